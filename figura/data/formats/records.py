@@ -214,7 +214,7 @@ class _Annotation:
         if self.joints is not None:
             self.set_keypoints(self.joints)
         if "segmentation" in record:
-            record["segmentation"], self.mask_area = self.mask(record["segmentation"], "masks")
+            record["segmentation"], self.mask_area = self.mask(record["segmentation"])
         if "parts" in record:
             self.set_parts(record["parts"])
         record["bbox"] = [0, 0, *self.picture] if self.conventions.boxes == "picture" else self.box()
@@ -338,10 +338,41 @@ class _Annotation:
             masks = {name: self.mask(mask, f"masks of {name}")[0] for name, mask in parts.items()}
             self.record["parts"] = {name: mask for name, mask in masks.items() if mask is not None}
 
-    def mask(self, mask: Any, what: str) -> tuple[Any, float | None]:
-        right, area, fault = _mask(mask, self.picture, what)
-        self.repairs += [fault] if fault else []
-        return right, area
+    def mask(self, mask: Any, what: str = "masks") -> tuple[Any, float | None]:
+        """Return polygons or run lengths of the picture's size that pycocotools reads, and their area.
+
+        Both are None if there are none; the area of polygons is that of the shoelace formula.
+        """
+        if not mask:
+            return [] if isinstance(mask, list) else None, None
+        if isinstance(mask, dict):
+            return self.run_lengths(mask, what)
+        if not isinstance(mask, list):
+            self.note(f"{what} dropped: neither polygons nor run lengths", mask, "none")
+            return None, None
+        polygons = _polygons(mask)
+        areas = [_usable_area(polygon, self.picture) for polygon in polygons]
+        usable = [polygon for polygon, area in zip(polygons, areas, strict=True) if area]
+        if len(usable) < len(polygons):
+            kind = f"polygons of {what} dropped: fewer than three points, without area, or far outside of the image"
+            self.note(kind, mask, f"{len(usable)} of {len(polygons)}")
+        elif usable != mask:
+            self.note(f"polygons of {what} in another form", mask, usable)
+        return (usable, float(sum(areas))) if usable else (None, None)
+
+    def run_lengths(self, mask: dict[str, Any], what: str) -> tuple[Any, float | None]:
+        numbers = {
+            key: list(map(whole_number, mask[key])) if isinstance(mask.get(key), list) else mask.get(key)
+            for key in ("size", "counts")
+        }
+        runs = _runs(numbers, self.picture)
+        if isinstance(runs, str):
+            self.note(f"{what} dropped: {runs}", mask, "none")
+            return None, None
+        if all({*map(type, mask[key])} <= {int} for key in numbers if isinstance(mask[key], list)):
+            return mask, float(sum(runs[1::2]))
+        self.note(AS_TEXT, mask, numbers)
+        return mask | numbers, float(sum(runs[1::2]))
 
     # --- box and area ---
 
@@ -498,42 +529,6 @@ def _far(x: float, y: float, size: Size) -> bool:
 # --- masks ---
 
 
-def _mask(mask: Any, picture: Size, what: str) -> tuple[Any, float | None, Repair | None]:
-    """Return polygons or run lengths of the picture's size that pycocotools reads, their area, and what was changed.
-
-    Mask and area are None if there are none; the area of polygons is that of the shoelace formula.
-    """
-    if not mask:
-        return [] if isinstance(mask, list) else None, None, None
-    if isinstance(mask, dict):
-        return _run_lengths(mask, picture, what)
-    if not isinstance(mask, list):
-        return None, None, Repair(f"{what} dropped: neither polygons nor run lengths", shown(mask), "none")
-    polygons, repair = _polygons(mask), None
-    areas = [_usable_area(polygon, picture) for polygon in polygons]
-    usable = [polygon for polygon, area in zip(polygons, areas, strict=True) if area]
-    if len(usable) < len(polygons):
-        kind = f"polygons of {what} dropped: fewer than three points, without area, or far outside of the image"
-        repair = Repair(kind, shown(mask), f"{len(usable)} of {len(polygons)}")
-    elif usable != mask:
-        repair = Repair(f"polygons of {what} in another form", shown(mask), shown(usable))
-    return (usable, float(sum(areas)), repair) if usable else (None, None, repair)
-
-
-def _run_lengths(mask: dict[str, Any], picture: Size, what: str) -> tuple[Any, float | None, Repair | None]:
-    numbers = {
-        key: list(map(whole_number, mask[key])) if isinstance(mask.get(key), list) else mask.get(key)
-        for key in ("size", "counts")
-    }
-    runs = _runs(numbers, picture)
-    if isinstance(runs, str):
-        return None, None, Repair(f"{what} dropped: {runs}", shown(mask), "none")
-    area = float(sum(runs[1::2]))
-    if all({*map(type, mask[key])} <= {int} for key in numbers if isinstance(mask[key], list)):
-        return mask, area, None
-    return mask | numbers, area, Repair(AS_TEXT, shown(mask), shown(numbers))
-
-
 def _runs(mask: dict[str, Any], picture: Size) -> list[int] | str:
     """Return the run lengths, or why they are not those of a mask in the picture."""
     pixels, counts = picture.width * picture.height, mask["counts"]
@@ -680,20 +675,12 @@ def drop_unwritable(record: dict[str, Any]) -> list[str]:
 def place_of(record: Mapping[str, Any], picture: Size, conventions: Conventions = AS_COCO) -> list[float] | None:
     """Return a box around what is known of an unusable object, in the picture; None if nothing is."""
     known = {key: record.get(key) for key in ("bbox", "segmentation", "keypoints")}
-    keypoints = known.pop("keypoints")
-    try:
-        return _cut(normalise(known, picture, None, conventions)[0]["bbox"], picture)
+    numbers = known["keypoints"] if isinstance(known["keypoints"], list) else ()
+    joints = Joints(tuple(map(str, range(len(numbers) // 3))))
+    try:  # far joints of predictions are unlabelled
+        return _cut(normalise(known, picture, joints, conventions._replace(predicted=True))[0]["bbox"], picture)
     except UnusableError:
-        points = _numbers(keypoints) if isinstance(keypoints, list) and len(keypoints) % 3 == 0 else []
-        if sides := _sides(picture, conventions):
-            points = [one and one * (*sides, 1)[place % 3] for place, one in enumerate(points)]
-        inside = [
-            value
-            for x, y, flag in zip(points[::3], points[1::3], points[2::3], strict=True)
-            if x is not None and y is not None and flag and 0 <= x <= picture.width and 0 <= y <= picture.height
-            for value in (x, y, flag)
-        ]
-        return _around(inside, Joints(), picture)
+        return None
 
 
 # --- checks of records that are right already ---
@@ -732,8 +719,10 @@ def check_result(record: Any, size: Size, joints: int) -> None:
     _check_found_joints(record.get("keypoints"), size, joints)
     if not is_finite([record.get("score", 1)]):
         raise UnusableError("score is not a finite number", repr(record["score"])[:80])
-    if fault := _mask(record.get("segmentation"), size, "masks")[2]:
-        raise UnusableError(fault.kind.removeprefix("masks dropped: "), fault.before)
+    one = _Annotation({}, size, None, AS_COCO)
+    one.mask(record.get("segmentation"))
+    if one.repairs:
+        raise UnusableError(one.repairs[0].kind.removeprefix("masks dropped: "), one.repairs[0].before)
 
 
 def _check_found_joints(keypoints: Any, size: Size, joints: int) -> None:
