@@ -10,10 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import cv2
-import matplotlib
 import numpy as np
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from tqdm import tqdm
 
@@ -21,6 +18,7 @@ from figura.base.errors import one_line
 from figura.data.formats.pair_files import Fault, Loaded, Pair, find_pairs, load_pair, sides
 from figura.data.preparation.outcome import Outcome, Repaired, Repairs
 from figura.data.preparation.pictures import left_out_line, other_files
+from figura.data.preparation.statistics import drawing
 
 _AT_ONCE = 64
 _SHOWN = 8  # pairs per split in the picture
@@ -232,10 +230,7 @@ def _continues(a: NDArray[np.uint8], b: NDArray[np.uint8]) -> bool:
 
 def write_sheet(splits: Mapping[str, PairStatistics], path: Path) -> None:
     """Draw the first pairs of every split, A above B, with their names; same input, same bytes."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with matplotlib.rc_context(matplotlib.rcParamsDefault):  # ignore the user's matplotlibrc
-        figure = Figure(figsize=(1.5 * _SHOWN, 3.5 * len(splits)), layout="constrained")
-        FigureCanvasAgg(figure)
+    with drawing(path, (1.5 * _SHOWN, 3.5 * len(splits))) as figure:
         bands = np.ravel(figure.subfigures(len(splits), 1, squeeze=False))
         for band, (split, statistics) in zip(bands, splits.items(), strict=True):
             band.suptitle(f"{split} ({statistics.images} pairs), A above B")
@@ -247,4 +242,3 @@ def write_sheet(splits: Mapping[str, PairStatistics], path: Path) -> None:
                 title = one_line(name)
                 above.set_title(title if len(title) <= 14 else f"{title[:13]}…", fontsize="small", parse_math=False)
                 below.imshow(b)
-        figure.savefig(path, dpi=100, metadata={"Software": None})

@@ -1,22 +1,19 @@
 """A picture of the first images of each split with their annotations."""
 
-import heapq
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
 from PIL import Image
 
 from figura.base.errors import one_line
-from figura.data.formats.skeletons import Skeleton
+from figura.data.formats.skeletons import Side, Skeleton, side_of
+from figura.data.preparation.statistics import DPI, drawing
 
 COLUMNS = 4
 SHOWN = 8
@@ -24,26 +21,21 @@ SHOWN = 8
 
 _CANDIDATES, _MOST = 64, 100  # candidate images, annotations per image
 _PANEL, _NAME, _TITLE = 3.2, 0.25, 0.45  # inches: the width of a picture, the heights of its name and of a heading
-_DPI = 100
 _LEFT, _RIGHT, _MIDDLE = "#ff9f1c", "#2ec4ff", "#7CFC00"
 _CROWD, _OTHER, _BOX = "#ff3fd0", "#d0d0d0", "#ffffff"
 
 
 @dataclass
 class Examples:
-    """The first images of a split by id, and the parts of their annotations to draw."""
+    """The first images of a split, and the parts of their annotations to draw."""
 
-    images: dict[int, dict[str, Any]] = field(default_factory=dict)
+    images: dict[int, str] = field(default_factory=dict)
     annotations: dict[int, list[dict[str, Any]]] = field(default_factory=dict)
-    _ids: list[int] = field(default_factory=list)
 
     def add_image(self, record: Mapping[str, Any]) -> None:
-        """Keep the image if it is one of the first by id."""
-        number = record["id"]
-        heapq.heappush(self._ids, -number)
-        self.images[number] = {"file_name": record["file_name"]}
-        if len(self._ids) > _CANDIDATES:
-            del self.images[-heapq.heappop(self._ids)]
+        """Keep the image's file name if it is one of the first."""
+        if len(self.images) < _CANDIDATES:
+            self.images[record["id"]] = record["file_name"]
 
     def add_annotation(self, record: Mapping[str, Any], label: str, is_person: bool) -> None:
         """Keep the annotation if its image is one of the first and has few; add all images before."""
@@ -72,13 +64,10 @@ def write_people(splits: Mapping[str, Examples], folder: Path, skeleton: Skeleto
         skeleton: the joints and connections of people; None if there are none.
         path: the PNG file to write.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with matplotlib.rc_context(matplotlib.rcParamsDefault):  # ignore the user's matplotlibrc
-        chosen = {split: one.chosen() for split, one in splits.items()}
-        rows = {split: _row_heights(splits[split], numbers, folder) for split, numbers in chosen.items()}
-        heights = [sum(one) + _TITLE for one in rows.values()]
-        figure = Figure(figsize=(COLUMNS * _PANEL, sum(heights) + _TITLE), layout="constrained")
-        FigureCanvasAgg(figure)
+    chosen = {split: one.chosen() for split, one in splits.items()}
+    rows = {split: _row_heights(splits[split], numbers, folder) for split, numbers in chosen.items()}
+    heights = [sum(one) + _TITLE for one in rows.values()]
+    with drawing(path, (COLUMNS * _PANEL, sum(heights) + _TITLE)) as figure:
         bands = np.ravel(figure.subfigures(len(splits) + 1, 1, height_ratios=[*heights, _TITLE], squeeze=False))
         for band, (split, numbers) in zip(bands, chosen.items(), strict=False):
             band.suptitle(split)
@@ -90,14 +79,13 @@ def write_people(splits: Mapping[str, Examples], folder: Path, skeleton: Skeleto
                 _draw(axes, splits[split], number, folder, skeleton)
         if any(one.annotations for one in splits.values()):
             bands[-1].legend(handles=_legend(skeleton), loc="center", ncols=8, frameon=False, fontsize="small")
-        figure.savefig(path, dpi=_DPI, metadata={"Software": None})
 
 
 def _row_heights(examples: Examples, numbers: Sequence[int], folder: Path) -> list[float]:
     """Return the height of each row of pictures, inches: that of the tallest at full width, but at most square."""
     shapes = []
     for number in numbers:
-        with Image.open(folder / examples.images[number]["file_name"]) as image:
+        with Image.open(folder / examples.images[number]) as image:
             shapes.append(min(1.0, image.height / image.width))
     rows = [shapes[start : start + COLUMNS] for start in range(0, len(shapes), COLUMNS)]
     return [max(row) * _PANEL + _NAME for row in rows] or [_PANEL]
@@ -117,10 +105,10 @@ def _legend(skeleton: Skeleton | None) -> list[Line2D | Patch]:
 
 
 def _draw(axes: Axes, examples: Examples, number: int, folder: Path, skeleton: Skeleton | None) -> None:
-    name = examples.images[number]["file_name"]
+    name = examples.images[number]
     with Image.open(folder / name) as image:
         width, height = image.size
-        scale = _PANEL * _DPI / max(width, height)
+        scale = _PANEL * DPI / max(width, height)
         size = (max(1, round(width * scale)), max(1, round(height * scale)))
         image.draft("RGB", size)
         pixels = np.asarray(image.convert("RGB").resize(size, Image.Resampling.LANCZOS))
@@ -152,27 +140,18 @@ def _draw_joints(axes: Axes, joints: np.ndarray, skeleton: Skeleton) -> None:
             sides = {colours[a], colours[b]} - {_MIDDLE}
             colour = sides.pop() if len(sides) == 1 else _MIDDLE
             axes.plot(joints[[a, b], 0], joints[[a, b], 1], color=colour, linewidth=0.7 if thin else 1.4)
-    for flag, fill in ((1, "none"), (2, None)):
-        for (x, y, label), colour in zip(joints, colours, strict=True):
-            if label == flag:
-                face = colour if fill is None else fill
-                size = 1.2 if thin else 3.0
-                edge = "black" if fill is None else colour
-                width = 0.2 if thin else 0.5
-                axes.plot(
-                    x, y, marker="o", markersize=size, markerfacecolor=face, markeredgecolor=edge, markeredgewidth=width
-                )
+    size, edge = (1.2, 0.2) if thin else (3.0, 0.5)
+    for x, y, flag, colour in sorted(zip(*joints.T, colours, strict=True), key=lambda one: one[2]):  # visible ones last
+        if flag > 0:
+            fill = {"markerfacecolor": "none", "markeredgecolor": colour}
+            fill = fill if flag == 1 else {"markerfacecolor": colour, "markeredgecolor": "black"}
+            axes.plot(x, y, marker="o", markersize=size, markeredgewidth=edge, **fill)
 
 
 def _colours(skeleton: Skeleton) -> list[str]:
-    """Return a colour per joint: by the order of a pair of mirrored joints, or by name."""
-    colours = []
-    for joint, other in enumerate(skeleton.flip):
-        name = skeleton.keypoints[joint].lower()
-        if joint == other:
-            colours.append(_MIDDLE)
-        elif "left" in name or "right" in name:
-            colours.append(_LEFT if "left" in name else _RIGHT)
-        else:
-            colours.append(_LEFT if joint < other else _RIGHT)
-    return colours
+    """Return a colour per joint: by the side in its name, or by the order of a pair of mirrored joints."""
+    sides: dict[Side, str] = {"left": _LEFT, "right": _RIGHT}
+    return [
+        _MIDDLE if joint == other else sides[side_of(name) or ("left" if joint < other else "right")]
+        for joint, (name, other) in enumerate(zip(skeleton.keypoints, skeleton.flip, strict=True))
+    ]

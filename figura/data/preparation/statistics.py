@@ -2,12 +2,14 @@
 
 from array import array
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import matplotlib
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
@@ -15,6 +17,7 @@ from matplotlib.ticker import MaxNLocator
 from figura.base.errors import one_line
 from figura.data.preparation.outcome import Repairs
 
+DPI = 100
 QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
 VISIBILITY = ("unlabelled", "hidden", "visible")
 _NAMED = 8  # categories listed in the line of a split
@@ -157,28 +160,32 @@ def write_plots(splits: Mapping[str, Statistics], folder: Path) -> None:
     splits = {split: one for split, one in splits.items() if one.annotated}
     if not splits:
         return
-    folder.mkdir(parents=True, exist_ok=True)
+    with drawing(folder / "persons_per_image.png", (6.4, 4.8), "Persons per image") as figure:
+        _persons_per_image(splits, figure.subplots())
+    with drawing(folder / "person_height.png", (6.4, 4.8), "Height of persons") as figure:
+        _person_height(splits, figure.subplots())
+    if any(one.with_keypoints for one in splits.values()):
+        joints = max((one.joints for one in splits.values()), key=len)
+        size = (max(6.4, 4.8 * len(splits)), max(4.8, 0.19 * len(joints) + 1.0))
+        path = folder / "keypoint_visibility.png"
+        with drawing(path, size, "Visibility of joints, persons with keypoints") as figure:
+            _keypoint_visibility(splits, figure.subplots(1, len(splits), sharey=True, squeeze=False)[0])
+
+
+@contextmanager
+def drawing(path: Path, size: tuple[float, float], title: str = "") -> Iterator[Figure]:
+    """Yield a figure of this size, inches, and write it to a PNG; same content, same bytes."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     with matplotlib.rc_context(matplotlib.rcParamsDefault):  # ignore the user's matplotlibrc
-        _save(_persons_per_image(splits), folder / "persons_per_image.png")
-        _save(_person_height(splits), folder / "person_height.png")
-        if any(one.with_keypoints for one in splits.values()):
-            _save(_keypoint_visibility(splits), folder / "keypoint_visibility.png")
+        figure = Figure(figsize=size, layout="constrained")
+        FigureCanvasAgg(figure)
+        if title:
+            figure.suptitle(title)
+        yield figure
+        figure.savefig(path, dpi=DPI, metadata={"Software": None})
 
 
-def _save(figure: Figure, path: Path) -> None:
-    FigureCanvasAgg(figure)
-    figure.savefig(path, dpi=100, metadata={"Software": None})
-
-
-def _figure(title: str, splits: int = 1) -> Figure:
-    figure = Figure(figsize=(6.4 if splits == 1 else 4.8 * splits, 4.8), layout="constrained")
-    figure.suptitle(title)
-    return figure
-
-
-def _persons_per_image(splits: Mapping[str, Statistics]) -> Figure:
-    figure = _figure("Persons per image")
-    axes = figure.subplots()
+def _persons_per_image(splits: Mapping[str, Statistics], axes: Axes) -> None:
     most = max(max(one.persons_of.values(), default=0) for one in splits.values())
     step = most // _BARS + 1  # numbers of persons per bar
     width = 0.8 / len(splits) * step
@@ -190,12 +197,9 @@ def _persons_per_image(splits: Mapping[str, Statistics]) -> Figure:
     axes.set(xlabel="persons", ylabel="share of images")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.legend()
-    return figure
 
 
-def _person_height(splits: Mapping[str, Statistics]) -> Figure:
-    figure = _figure("Height of persons")
-    axes = figure.subplots()
+def _person_height(splits: Mapping[str, Statistics], axes: Axes) -> None:
     edges = np.linspace(0, max((max(one.heights, default=1) for one in splits.values()), default=1), 31)
     for split, statistics in splits.items():
         counts = np.histogram(statistics.heights, edges)[0]
@@ -203,14 +207,9 @@ def _person_height(splits: Mapping[str, Statistics]) -> Figure:
         axes.stairs(shares, edges, fill=True, alpha=0.5, label=f"{split} ({len(statistics.heights)} persons)")
     axes.set(xlabel="height of the box, pixels", ylabel="share of persons")
     axes.legend()
-    return figure
 
 
-def _keypoint_visibility(splits: Mapping[str, Statistics]) -> Figure:
-    figure = _figure("Visibility of joints, persons with keypoints", len(splits))
-    joints = max((one.joints for one in splits.values()), key=len)
-    figure.set_figheight(max(4.8, 0.19 * len(joints) + 1.0))
-    every = figure.subplots(1, len(splits), sharey=True, squeeze=False)[0]
+def _keypoint_visibility(splits: Mapping[str, Statistics], every: Sequence[Axes]) -> None:
     for axes, (split, statistics) in zip(every, splits.items(), strict=True):
         names = [one_line(name) for name in statistics.joints]
         shares = np.array(statistics.visibility) / max(statistics.with_keypoints, 1)
@@ -221,8 +220,7 @@ def _keypoint_visibility(splits: Mapping[str, Statistics]) -> Figure:
             axes.barh(names, share, left=start, color=colour, label=name)
             start += share
         axes.set(title=f"{split} ({statistics.with_keypoints} persons)", xlabel="share", xlim=(0, 1))
-        axes.tick_params(axis="y", labelsize="small" if len(joints) > 30 else "medium")
+        axes.tick_params(axis="y", labelsize="small" if len(names) > 30 else "medium")
         axes.margins(y=0.01)
     every[0].invert_yaxis()
     every[-1].legend(loc="lower right")
-    return figure
