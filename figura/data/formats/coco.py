@@ -11,6 +11,7 @@ to evaluate appearance transfer; a person without it is a separate identity. `pa
 import json
 import tempfile
 from array import array
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from io import TextIOWrapper
 from pathlib import Path
@@ -45,7 +46,6 @@ _CHUNK = 1 << 20
 _AT_ONCE = 1 << 15  # characters of records parsed per call; the objects of more do not fit the cache
 _LARGEST_VALUE = 1 << 27  # characters of a record, or of any other value that is not streamed
 _LONGEST_TOKEN = 16  # characters: longer than -Infinity and \u0000
-_OPEN = object()
 
 
 def _integer(digits: str) -> float:
@@ -158,11 +158,11 @@ class _Reader:
             return self.long_numbers.raw_decode(self.text, self.at)
 
 
-def _walk(path: Path, in_lines: bool = False) -> Iterator[tuple[str, Any]]:
-    """Yield the top-level pairs of a COCO file; for a key of `RECORDS`, `_OPEN` and then each element of the list.
+def read_pairs(path: Path, in_lines: bool = False) -> Iterator[tuple[str, Any]]:
+    """Yield the top-level pairs of a JSON object; the value of `images` or `annotations` is an iterator of the list.
 
     `in_lines`: the file was written by `write_coco`, and its records are parsed in batches; others can be read, too,
-    but see `_Reader.lines`.
+    but see `_Reader.lines`. Raises UserError like `read_head`.
     """
     with _Reader(path) as reader:
         if reader.peek() == "[":
@@ -175,9 +175,9 @@ def _walk(path: Path, in_lines: bool = False) -> Iterator[tuple[str, Any]]:
                 raise reader.fault(f"a key must be text, found {repr(key)[:80]}")
             reader.take(":")
             if key in RECORDS and reader.peek() == "[":
-                yield key, _OPEN
-                for element in _elements(reader, in_lines):
-                    yield key, element
+                elements = _elements(reader, in_lines)
+                yield key, elements
+                deque(elements, maxlen=0)  # those that the caller has not read
             else:
                 yield key, reader.value()
             follows = reader.take(",}")
@@ -195,11 +195,6 @@ def _elements(reader: _Reader, in_lines: bool) -> Iterator[Any]:
         follows = reader.take(",]")
 
 
-def read_pairs(path: Path) -> Iterator[tuple[str, Any]]:
-    """Yield the top-level pairs of a JSON object; a list of records is yielded often, its value a part or a marker."""
-    return _walk(path)
-
-
 def read_elements(path: Path) -> Iterator[Any]:
     """Yield the elements of a file that holds one JSON list; raises UserError like `read_head`."""
     with _Reader(path) as reader:
@@ -209,7 +204,7 @@ def read_elements(path: Path) -> Iterator[Any]:
 
 
 def read_head(
-    path: Path, whole: bool = True, look: Callable[[str, Any], None] | None = None
+    path: Path, whole: bool = True, look: Callable[[str, Any], object] = lambda *_: None
 ) -> tuple[dict[str, Any], dict[str, int]]:
     """Read a COCO file except its records; also return their counts, `{"images": n, "annotations": m}`.
 
@@ -223,17 +218,17 @@ def read_head(
     """
     head: dict[str, Any] = {}
     counts: dict[str, int] = {}
-    for key, value in _walk(path, in_lines=not whole):
-        if value is _OPEN and not whole:
-            return head, counts
-        if key in counts and value is _OPEN:
-            raise UserError(f"{path}: {key}: stands twice; one list may hold all records")
-        if key in RECORDS and (value is _OPEN or key in counts):
-            counts[key] = 0 if value is _OPEN else counts[key] + 1
-            if look is not None and value is not _OPEN:
-                look(key, value)
-        else:
+    for key, value in read_pairs(path, in_lines=not whole):
+        if not isinstance(value, Iterator):
             head[key] = value
+            continue
+        if not whole:
+            return head, counts
+        if key in counts:
+            raise UserError(f"{path}: {key}: stands twice; one list may hold all records")
+        counts[key] = 0
+        for counts[key], record in enumerate(value, 1):
+            look(key, record)
     for key in (*RECORDS, "categories"):
         if key in head and not isinstance(head[key], list):
             raise UserError(f"{path}: {key}: must be a list, found {type(head[key]).__name__}")
@@ -249,16 +244,11 @@ def read_records(path: Path, section: str, whole: bool = True) -> Iterator[Any]:
 
     Without `whole`, the file must be written by `write_coco`. Raises UserError like `read_head`.
     """
-    opened = False
-    for key, value in _walk(path, in_lines=not whole):
-        if key == section and value is _OPEN:
-            opened = True
-        elif key == section and opened:
-            yield value
-        elif opened:
+    for key, value in read_pairs(path, in_lines=not whole):
+        if key == section and isinstance(value, Iterator):
+            yield from value
             return
-    if not opened:
-        raise UserError(f"{path}: {section}: must be a list of records")
+    raise UserError(f"{path}: {section}: must be a list of records")
 
 
 def categories_by_id(path: Path, categories: Any) -> dict[int, dict[str, Any]]:
