@@ -138,7 +138,7 @@ def test_bytes_that_are_no_text(tmp_path):
 @pytest.mark.parametrize(
     ("categories", "message"),
     [
-        ([{"id": "1", "name": "person"}], "whole number"),
+        ([{"id": "one", "name": "person"}], "whole number"),
         ([{"id": 1, "name": "person"}, {"id": 1, "name": "ball"}], "whole number of its own"),
     ],
 )

@@ -22,6 +22,7 @@ import orjson
 
 from figura.base.errors import UserError
 from figura.base.files import open_regular, replacing
+from figura.data.formats.records import whole_number
 
 KEYPOINTS = (
     "nose",
@@ -252,18 +253,20 @@ def read_records(path: Path, section: str, whole: bool = True) -> Iterator[Any]:
 
 
 def categories_by_id(path: Path, categories: Any) -> dict[int, dict[str, Any]]:
-    """Return the categories of a COCO file by id.
+    """Return the categories of a COCO file by id; ids such as "1" and 1.0 become whole numbers.
 
     Raises:
         UserError: a category is not a map, or has no unique integer `id`.
     """
     known: dict[int, dict[str, Any]] = {}
     for category in categories:
-        if not isinstance(category, dict) or type(category.get("id")) is not int or category["id"] in known:
+        number = whole_number(category.get("id")) if isinstance(category, dict) else None
+        if number is None or number in known:
             raise UserError(
                 f"{path}: categories: each needs a whole number of its own as `id`, found {repr(category)[:200]}"
             )
-        known[category["id"]] = category
+        category["id"] = number
+        known[number] = category
     return known
 
 

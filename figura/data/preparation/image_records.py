@@ -12,8 +12,10 @@ from figura.base.errors import UserError
 from figura.base.pictures import Orientation, picture_facts
 from figura.data.formats.records import Size, UnusableError, labelled_points, real_numbers, whole_number
 from figura.data.preparation.matching import PictureNames
+from figura.data.preparation.questions import JointCounts
 from figura.data.preparation.validation import inside
 
+_FREE = 1 << 62
 Reached = tuple[float, float]
 Reach = Mapping[int, Reached]
 """Image id -> the largest x and y of its annotations."""
@@ -51,21 +53,118 @@ class ImageRecord:
         return Size(*sides) if min(sides) > 0 and max(sides) > 1 else None
 
 
-class FileNames:
-    """Finds the files that records mean: also through back slashes, percent signs, other folders, cases and accents."""
+@dataclass
+class Scan:
+    """What is known of the records of a file before they are read one by one.
 
-    def __init__(self, folder: Path, root: Path) -> None:
-        self.folder, self.root = folder, root
+    Attributes:
+        further: is called with each section and record, too.
+        joints: how many numbers the joints have.
+        files: id -> file name.
+        several: ids that records of different files have.
+        largest_image: the largest id below `_FREE`: those that preparation makes up follow, and must have 64 bits.
+        largest_annotation: likewise.
+    """
+
+    further: Callable[[str, Any], None] | None
+    joints: JointCounts = field(default_factory=JointCounts)
+    files: dict[Any, Any] = field(default_factory=dict)
+    several: set[Any] = field(default_factory=set)
+    largest_image: int = 0
+    largest_annotation: int = 0
+
+    def look(self, section: str, record: Any) -> None:
+        """Note what a record of a section tells."""
+        if self.further is not None:
+            self.further(section, record)
+        if not isinstance(record, dict):
+            return
+        number = record_key(record.get("id"))
+        free = number if isinstance(number, int) and number < _FREE else 0
+        if section == "annotations":
+            self.joints.add(record)
+            self.largest_annotation = max(self.largest_annotation, free)
+        elif number is not None:
+            self.largest_image = max(self.largest_image, free)
+            if self.files.setdefault(number, record.get("file_name")) != record.get("file_name"):
+                self.several.add(number)
+
+
+class ImageRecords:
+    """The image records of a file.
+
+    Args:
+        folder: the folder of the images.
+        root: the folder that no path may leave.
+        scan: what is known of all records.
+        wanted: which way up turned pictures are read; None for the one that fits.
+        repair: counts a repair: id or name, kind, before, after.
+        doubt: counts what looks wrong: kind, file.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        root: Path,
+        scan: Scan,
+        wanted: Orientation | None,
+        repair: Callable[[str, str, str, str], None],
+        doubt: Callable[[str, str], None],
+    ) -> None:
+        self.folder, self.root, self.scan, self.wanted = folder, root, scan, wanted
+        self.repair, self.doubt = repair, doubt
+        self._next = scan.largest_image + 1
+        self.ids: dict[Any, int] = {}
+        """Key in the file -> id, where they differ."""
+        self._of_file: dict[str, int] = {}
+        self._keys: set[Any] = set()
+
+    def declare(self, record: Any) -> ImageRecord | None:
+        """Return a record with its id and file; None if an earlier one means the same file.
+
+        Raises:
+            UnusableError: it has no id or no name, or its id is also that of another file.
+        """
+        if not isinstance(record, dict):
+            raise UnusableError("not an object", repr(record)[:80])
+        key = record_key(record.get("id"))
+        if key is None:
+            raise UnusableError("id is neither a number nor a text", repr(record.get("id"))[:80])
+        if key in self.scan.several:
+            raise UnusableError("images of the same id", str(key)[:80])
+        name = record.get("file_name")
+        if not isinstance(name, str) or not name:
+            raise UnusableError("file name missing", repr(name)[:80])
+        number = key
+        if type(record["id"]) is not int:
+            number = self._numbered(key)
+            self.repair(f"image {name}", "image ids that are no whole numbers", repr(record["id"])[:60], str(number))
+        file, path = self._find(name)
+        if file != str(PurePosixPath(name)):
+            self.repair(f"image {number}", "file names in another form", name, file)
+        if (earlier := self._of_file.setdefault(str(path), number)) != number or key in self._keys:
+            self.ids[key] = earlier
+            self.repair(f"image {number}", "images listed twice", file, f"image {earlier}")
+            return None
+        self._keys.add(key)
+        return ImageRecord(record, number, file, path)
+
+    def _numbered(self, key: Any) -> int:
+        number = key if isinstance(key, int) else self._next
+        self._next += number == self._next
+        self.ids[key] = number
+        return number
 
     @cached_property
     def _files(self) -> PictureNames:
         walk = ((Path(parent).relative_to(self.folder), files) for parent, _, files in os.walk(self.folder))
         return PictureNames([(below / file).as_posix() for below, files in walk for file in files])
 
-    def find(self, name: str) -> tuple[str, Path]:
+    def _find(self, name: str) -> tuple[str, Path]:
         """Return the file's name below the folder, for a path of another machine by its last parts, and its real path.
 
-        It is `name` itself if no other file fits, or several do.
+        Back slashes, percent signs, case and accents do not matter. It is `name` itself if no other file fits, or
+        several do.
 
         Raises:
             UnusableError: the name leaves the root, and no file below the folder fits.
@@ -87,74 +186,6 @@ class FileNames:
         if outside:
             raise outside
         return name, path
-
-
-class ImageRecords:
-    """The image records of a file.
-
-    Args:
-        folder: the folder of the images.
-        root: the folder that no path may leave.
-        several: ids that records of different files have.
-        first: the smallest number for images whose ids are texts.
-        wanted: which way up turned pictures are read; None for the one that fits.
-        repair: counts a repair: id or name, kind, before, after.
-        doubt: counts what looks wrong: kind, file.
-    """
-
-    def __init__(
-        self,
-        folder: Path,
-        root: Path,
-        several: frozenset[Any],
-        first: int,
-        wanted: Orientation | None,
-        repair: Callable[[str, str, str, str], None],
-        doubt: Callable[[str, str], None],
-    ) -> None:
-        self.folder, self.root, self.several, self.wanted = folder, root, several, wanted
-        self.repair, self.doubt = repair, doubt
-        self.names, self._next = FileNames(folder, root), first
-        self.ids: dict[Any, int] = {}
-        """Key in the file -> id, where they differ."""
-        self._of_file: dict[str, int] = {}
-        self._keys: set[Any] = set()
-
-    def declare(self, record: Any) -> ImageRecord | None:
-        """Return a record with its id and file; None if an earlier one means the same file.
-
-        Raises:
-            UnusableError: it has no id or no name, or its id is also that of another file.
-        """
-        if not isinstance(record, dict):
-            raise UnusableError("not an object", repr(record)[:80])
-        key = record_key(record.get("id"))
-        if key is None:
-            raise UnusableError("id is neither a number nor a text", repr(record.get("id"))[:80])
-        if key in self.several:
-            raise UnusableError("images of the same id", str(key)[:80])
-        name = record.get("file_name")
-        if not isinstance(name, str) or not name:
-            raise UnusableError("file name missing", repr(name)[:80])
-        number = key
-        if type(record["id"]) is not int:
-            number = self._numbered(key)
-            self.repair(f"image {name}", "image ids that are no whole numbers", repr(record["id"])[:60], str(number))
-        file, path = self.names.find(name)
-        if file != str(PurePosixPath(name)):
-            self.repair(f"image {number}", "file names in another form", name, file)
-        if (earlier := self._of_file.setdefault(str(path), number)) != number or key in self._keys:
-            self.ids[key] = earlier
-            self.repair(f"image {number}", "images listed twice", file, f"image {earlier}")
-            return None
-        self._keys.add(key)
-        return ImageRecord(record, number, file, path)
-
-    def _numbered(self, key: Any) -> int:
-        number = key if isinstance(key, int) else self._next
-        self._next += number == self._next
-        self.ids[key] = number
-        return number
 
     def look(self, image: ImageRecord) -> UnusableError | None:
         """Read the file and set its sizes; return why it cannot be used."""

@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -38,6 +38,7 @@ from figura.data.preparation.image_records import (
     ImageRecord,
     ImageRecords,
     Orientation,
+    Scan,
     ignored_polygons,
     reach_of,
     record_key,
@@ -45,7 +46,7 @@ from figura.data.preparation.image_records import (
 from figura.data.preparation.keypoint_settings import KeypointSettings
 from figura.data.preparation.outcome import Outcome, Repaired
 from figura.data.preparation.people_sheet import Examples, write_people
-from figura.data.preparation.questions import JointCounts, Plausibility
+from figura.data.preparation.questions import Plausibility
 from figura.data.preparation.skeletons import Poses, Source, build_skeleton
 from figura.data.preparation.splits import TRAIN
 from figura.data.preparation.statistics import Statistics, write_plots
@@ -53,7 +54,6 @@ from figura.data.preparation.validation import Rejected
 from figura.data.preparation.wholebody import is_wholebody, join_wholebody
 
 _AT_ONCE = 64
-_FREE = 1 << 62
 
 
 @dataclass(frozen=True)
@@ -90,34 +90,6 @@ class Raw:
     def source(self) -> Path:
         """The file that defines categories and joints."""
         return self.origin or self.annotations
-
-
-@dataclass
-class _Scan:
-    """What is known of the records of a file before they are read one by one."""
-
-    further: Callable[[str, Any], None] | None
-    joints: JointCounts = field(default_factory=JointCounts)
-    files: dict[Any, Any] = field(default_factory=dict)
-    several: set[Any] = field(default_factory=set)
-    largest_image: int = 0
-    largest_annotation: int = 0
-    """Below `_FREE`: ids that preparation makes up follow, and must have 64 bits."""
-
-    def look(self, section: str, record: Any) -> None:
-        if self.further is not None:
-            self.further(section, record)
-        if not isinstance(record, dict):
-            return
-        number = record_key(record.get("id"))
-        free = number if isinstance(number, int) and number < _FREE else 0
-        if section == "annotations":
-            self.joints.add(record)
-            self.largest_annotation = max(self.largest_annotation, free)
-        elif number is not None:
-            self.largest_image = max(self.largest_image, free)
-            if self.files.setdefault(number, record.get("file_name")) != record.get("file_name"):
-                self.several.add(number)
 
 
 class Preparation(Outcome):
@@ -157,9 +129,8 @@ class Preparation(Outcome):
 
     def add(self, raw: Raw) -> None:
         """Make every record of a raw file right, write its splits; raises UserError if the file is invalid."""
-        scan = _Scan(raw.look)
+        scan = Scan(raw.look)
         head, counts = read_head(raw.annotations, look=scan.look)
-        _number_categories(head.get("categories"))
         try:
             to_json(head)
         except ValueError as error:
@@ -232,9 +203,7 @@ class Preparation(Outcome):
             return
         if not poses.count and not people.entry.get("keypoints") and self.settings == KeypointSettings():
             return
-        source = Source(
-            raw.source, people.entry, list(people.members.values()), people.keypoints, poses, f"{self.key}.keypoints"
-        )
+        source = Source(raw.source, people, poses, f"{self.key}.keypoints")
         self.skeleton, notes = build_skeleton(source, self.settings)
         self.notes += notes
 
@@ -270,13 +239,6 @@ class Preparation(Outcome):
             yield f"{split}: {one.line()}"
 
 
-def _number_categories(categories: Any) -> None:
-    """Replace categories' ids such as "1" and 1.0 by whole numbers."""
-    for category in categories if isinstance(categories, list) else ():
-        if isinstance(category, dict) and (number := whole_number(category.get("id"))) is not None:
-            category["id"] = number
-
-
 def _without_annotations(path: Path, head: Mapping[str, Any], counts: Mapping[str, int]) -> str:
     names = [str(one.get("name")) for one in head.get("categories", ()) if isinstance(one, dict)]
     joints = sum(name in KEYPOINTS for name in names)
@@ -303,7 +265,7 @@ class _File:
         self,
         preparation: Preparation,
         raw: Raw,
-        scan: _Scan,
+        scan: Scan,
         spools: dict[str, dict[str, Spool]],
         counts: Mapping[str, int],
         categories: Sequence[Mapping[str, Any]],
@@ -313,15 +275,7 @@ class _File:
         self.names = {one["id"]: str(one.get("name")) for one in categories}
         self.joints = Joints(people.keypoints, standing_pose_of(people, preparation.settings)) if people else Joints()
         self.poses, self.questions = Poses(len(self.joints.names)), Plausibility(self.joints.names, raw.conventions)
-        self.images = ImageRecords(
-            raw.images,
-            raw.root,
-            frozenset(scan.several),
-            scan.largest_image + 1,
-            raw.orientation,
-            self._repair,
-            self._doubt,
-        )
+        self.images = ImageRecords(raw.images, raw.root, scan, raw.orientation, self._repair, self._doubt)
         self.sizes: dict[Any, Size | None] = {}
         """Image id -> its size; None if the image was rejected, then also by its key in the file."""
         self.splits: dict[int, str] = {}

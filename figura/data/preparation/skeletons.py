@@ -22,6 +22,7 @@ from figura.base.errors import UserError
 from figura.data.formats.keypoint_sets import KeypointSet, set_of
 from figura.data.formats.records import whole_number
 from figura.data.formats.skeletons import Skeleton, mirrored_names, side_of, skeleton_from
+from figura.data.preparation.categories import People
 from figura.data.preparation.keypoint_settings import KeypointSettings
 
 SIGMA = 0.05
@@ -132,24 +133,20 @@ class Source:
 
     Attributes:
         path: the annotation file.
-        category: the category of people in it.
-        members: the merged categories; the first defines the joints.
-        keypoints: the names of the joints.
+        people: the category of people in it, and the names of their joints.
         poses: the annotated instances.
         key: the dotted key of the settings.
     """
 
     path: Path
-    category: Mapping[str, Any]
-    members: Sequence[Mapping[str, Any]]
-    keypoints: Sequence[str]
+    people: People
     poses: Poses
     key: str
 
     @property
     def where(self) -> str:
         """The category, for errors."""
-        return f"{self.path}: categories: {self.category.get('name')}"
+        return f"{self.path}: categories: {self.people.name}"
 
 
 def build_skeleton(source: Source, settings: KeypointSettings) -> tuple[Skeleton, list[str]]:
@@ -161,7 +158,7 @@ def build_skeleton(source: Source, settings: KeypointSettings) -> tuple[Skeleton
     Raises:
         UserError: the message has the file or key, the value and what is allowed.
     """
-    keypoints, notes = list(source.keypoints), list[str]()
+    keypoints, notes = list(source.people.keypoints), list[str]()
     published = set_of(keypoints)
     stated = settings.model_dump(exclude_none=True, exclude={"set", "keypoints"})
     if isinstance(stated.get("sigmas"), float):
@@ -220,33 +217,33 @@ def _of_sides(skeleton: Skeleton, key: str) -> list[str]:
 
 def _sigmas(source: Source) -> tuple[list[float], str]:
     note = (
-        f"warning: {source.key}.sigmas: {source.category.get('name')} has none, so each joint's is {SIGMA}; scores "
+        f"warning: {source.key}.sigmas: {source.people.name} has none, so each joint's is {SIGMA}; scores "
         "(OKS) depend on them: compare with other work for its sigmas alone"
     )
-    return [SIGMA] * len(source.keypoints), note
+    return [SIGMA] * len(source.people.keypoints), note
 
 
 def _flip(source: Source) -> tuple[dict[str, str], str]:
-    flip = mirrored_names(source.keypoints)
+    flip = mirrored_names(source.people.keypoints)
     if not flip:
+        one, other, *_ = source.people.keypoints
         return flip, (
             f"warning: {source.key}.flip: no name tells left from right, so mirrored pictures would teach wrong sides; "
-            f"write the pairs, as in `flip: {{{source.keypoints[0]}: {source.keypoints[1]}}}`, or train without "
-            "mirroring"
+            f"write the pairs, as in `flip: {{{one}: {other}}}`, or train without mirroring"
         )
     pairs = ", ".join(f"{one} and {other}" for one, other in flip.items())
     return flip, f"{source.key}.flip: by their names, mirroring exchanges {pairs}"
 
 
 def _connections(source: Source) -> tuple[list[list[str]], str]:
-    name = source.category.get("name")
+    name = source.people.name
     tree = spanning_tree(source.poses.places())
     if tree is None:
         raise UserError(
             f"{source.path}: categories: {name} has no skeleton, and no annotation has two joints to measure one; "
             f"write the pairs of joints to {source.key}.connections"
         )
-    pairs = [[source.keypoints[a], source.keypoints[b]] for a, b in tree]
+    pairs = [[source.people.keypoints[a], source.people.keypoints[b]] for a, b in tree]
     named = ", ".join("-".join(pair) for pair in pairs)
     return pairs, f"{source.key}.connections: {name} has no skeleton; joints near each other are connected: {named}"
 
@@ -269,14 +266,15 @@ def _circle(joints: int) -> list[list[float]]:
 def _told(source: Source, stated: Mapping[str, Any], published: KeypointSet | None, notes: list[str]) -> dict[str, Any]:
     """Return the category's values for its joints that the settings lack, as accepted by `skeleton_from`."""
     told: dict[str, Any] = {}
-    first = source.members[0]
+    members = list(source.people.members.values())
+    category, first = source.people.entry, members[0]
     for key, setting in _SETTING_OF.items():
         if setting in stated:
             continue
-        if source.category.get(key):
-            told[key] = source.category[key]
-        if any(one.get(key) != first.get(key) for one in source.members):
-            names = ", ".join(str(one.get("name")) for one in source.members)
+        if category.get(key):
+            told[key] = category[key]
+        if any(one.get(key) != first.get(key) for one in members):
+            names = ", ".join(str(one.get("name")) for one in members)
             notes.append(
                 f"warning: {source.path}: categories: {names} differ in {key}; that of {first.get('name')} counts; "
                 f"{source.key}.{setting} can tell another"
@@ -289,7 +287,7 @@ def _named_pairs(
     source: Source, connections: Any, flips: Any, published: KeypointSet | None, notes: list[str]
 ) -> dict[str, Any]:
     """Return the category's pairs by name as `connections` and `flip`."""
-    keypoints, named = list(source.keypoints), dict[str, Any]()
+    keypoints, named = list(source.people.keypoints), dict[str, Any]()
     number = _first_number(connections, flips, keypoints, published)
     if number is None:
         notes.append(
