@@ -10,7 +10,7 @@ from pydantic import Field
 
 from figura.base.errors import UserError
 from figura.base.files import read_text
-from figura.data.formats.facts import read_facts
+from figura.data.formats.prepared import read_facts
 from figura.data.formats.skeletons import skeleton_from
 from figura.interfaces import Example, ExampleDataset, Records
 from models.people.crops import square

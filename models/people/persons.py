@@ -19,8 +19,7 @@ from pycocotools import mask as run_lengths
 from figura.base.errors import UserError
 from figura.base.pictures import decode_bgr
 from figura.data.formats.coco import KEYPOINTS, PERSON, read_head, read_records
-from figura.data.formats.facts import FACTS, read_facts
-from figura.data.formats.prepared import Manifest, without_split
+from figura.data.formats.prepared import FACTS, Manifest, read_facts, without_split
 from figura.data.formats.records import Size, UnusableError, check_id, check_person, check_size
 from figura.data.formats.skeletons import COCO, Skeleton, skeleton_from
 

@@ -12,8 +12,7 @@ from pydantic import Field
 
 from figura.base.errors import UserError, nearest
 from figura.data.formats.coco import PERSON
-from figura.data.formats.facts import FACTS, read_facts
-from figura.data.formats.prepared import Manifest
+from figura.data.formats.prepared import FACTS, Manifest, read_facts
 from figura.data.formats.skeletons import Skeleton
 from figura.interfaces import Example, ExampleDataset
 from figura.recipe.types import checked_call

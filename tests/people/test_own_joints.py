@@ -11,11 +11,11 @@ from pydantic import ValidationError
 
 from figura.base.errors import UserError
 from figura.data.formats.coco import KEYPOINTS, read_head
-from figura.data.formats.facts import read_facts
 from figura.data.formats.keypoint_sets import AP10K, CROWDPOSE, WHOLEBODY
+from figura.data.formats.prepared import read_facts
 from figura.data.formats.skeletons import COCO, skeleton_from
-from figura.data.preparation.keypoint_settings import KeypointSettings
 from figura.data.preparation.people import Preparation, Raw
+from figura.data.preparation.settings import KeypointSettings
 from figura.data.preparation.skeletons import Poses, measured_pose, spanning_tree
 from models.people.persons import people_category
 

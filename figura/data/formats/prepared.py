@@ -1,15 +1,26 @@
-"""The folder of a prepared dataset: its splits, `<split>.json` or folders of image pairs, and its manifest."""
+"""The folder of a prepared dataset: its splits, `<split>.json` or folders of image pairs, its facts and its manifest.
+
+Keys of `facts.json`, the facts of a people dataset:
+    skeleton: the joints, as accepted by `figura.data.formats.skeletons.skeleton_from`; null without joints.
+    categories: `[{"id": 1, "name": "person"}, ...]`, sorted by id; a detection field is an index into this list.
+    people: the name of the category with joints; null if there is none. Its annotations are the persons.
+    annotated: split -> counts of `images`, `persons` (no crowd regions), persons `with_joints`, `boxes` (annotations of
+        all categories, no crowd regions), `identities` (different values of `person_id`) and `identities_seen_twice`
+        (those of two persons or more); and `annotated`, false for a split whose source has no annotations.
+"""
 
 import hashlib
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from figura.base.errors import UserError, nearest
-from figura.base.files import read_bytes, sha256
+from figura.base.files import read_bytes, read_json, sha256
 from figura.base.manifest import MANIFEST, advice_of, no_manifest, read_manifest
 
+FACTS = "facts.json"
 REJECTED = "rejected.csv"
 OTHERS = ("facts", "images", "manifest", "plots", "rejected", "repaired", "statistics")
 """Names of the other content of a prepared dataset's folder."""
@@ -37,6 +48,21 @@ def without_split(root: Path, split: str) -> str:
     if root.is_dir() and not prepared:
         return f"{root} is no prepared dataset, which has a {MANIFEST}{known}"
     return f"run `dvc repro prepare@{root.name}`{known}"
+
+
+def read_facts(root: Path) -> dict[str, Any]:
+    """Return the facts of the prepared dataset in the folder `root`; `{}` if it has no `facts.json`.
+
+    Raises:
+        UserError: the file is not a JSON object.
+    """
+    path = root / FACTS
+    if not path.exists():
+        return {}
+    facts = read_json(path, f"run `dvc repro prepare@{root.name}`")
+    if not isinstance(facts, dict):
+        raise UserError(f"{path}: found {str(facts)[:80]!r}; expected a map; run `dvc repro prepare@{root.name}`")
+    return facts
 
 
 class Manifest:

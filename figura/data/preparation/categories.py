@@ -12,7 +12,7 @@ from figura.base.errors import UserError, nearest
 from figura.data.formats.coco import KEYPOINTS, PERSON, categories_by_id, check_keypoints
 from figura.data.formats.keypoint_sets import HUMANART21, SETS, WHOLEBODY, plain_name, set_of
 from figura.data.formats.skeletons import Skeleton
-from figura.data.preparation.keypoint_settings import KeypointSettings
+from figura.data.preparation.settings import KeypointSettings
 
 Category = dict[str, Any]
 _OF_JOINTS = ("keypoints", "skeleton", "sigmas", "flip", "flip_pairs", "standing_pose")

@@ -12,9 +12,9 @@ from typing import Literal, get_args
 
 from figura.base.errors import UserError
 from figura.base.files import read_text
+from figura.data.preparation.outcome import Rejected
 from figura.data.preparation.pictures import Picture, Reading
 from figura.data.preparation.settings import Status
-from figura.data.preparation.validation import Rejected
 
 STATUSES = get_args(Status)
 NAME = re.compile(r"(?:.*/)?id_(\d+)/(\d+)_(\d+)_(\w+)\.\w+")

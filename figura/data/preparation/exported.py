@@ -13,8 +13,8 @@ from figura.data.formats.coco import Spool, write_coco
 from figura.data.formats.exports import Export
 from figura.data.formats.records import Size, UnusableError
 from figura.data.preparation.matching import Joints, PictureNames, check_size
+from figura.data.preparation.outcome import Rejected
 from figura.data.preparation.pictures import picture_files, size_of
-from figura.data.preparation.validation import Rejected
 
 
 @dataclass

@@ -12,8 +12,8 @@ from figura.base.errors import UserError
 from figura.base.pictures import Orientation, picture_facts
 from figura.data.formats.records import Size, UnusableError, labelled_points, real_numbers, whole_number
 from figura.data.preparation.matching import PictureNames
+from figura.data.preparation.pictures import inside
 from figura.data.preparation.questions import JointCounts
-from figura.data.preparation.validation import inside
 
 _FREE = 1 << 62
 Reached = tuple[float, float]

@@ -18,6 +18,16 @@ MOST = 10_000
 """Rows of `repaired.csv` of one kind."""
 
 
+class Rejected(NamedTuple):
+    """A row of `rejected.csv`: the annotation file, `image` or `annotation`, the record's id, and why."""
+
+    file: str
+    kind: str
+    id: str
+    reason: str
+    detail: str
+
+
 class Repaired(NamedTuple):
     """A row of `repaired.csv`: the file, the record's id or name, the kind of repair, the value before and after."""
 

@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 from figura.base.errors import UserError
 from figura.base.files import open_regular, replacing
 from figura.data.formats.coco import read_records
-from figura.data.preparation.validation import Rejected
+from figura.data.preparation.outcome import Rejected
 
 COLUMNS = ("from", "to")
 HEADER = ("appearance_id", "annotation_id")

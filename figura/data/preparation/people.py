@@ -17,7 +17,7 @@ from figura.base.errors import UserError
 from figura.base.files import write_text
 from figura.base.pictures import store_picture
 from figura.data.formats.coco import KEYPOINTS, RECORDS, Spool, read_head, read_records, to_json, write_coco
-from figura.data.formats.facts import FACTS
+from figura.data.formats.prepared import FACTS
 from figura.data.formats.records import (
     AS_COCO,
     AS_TEXT,
@@ -43,14 +43,13 @@ from figura.data.preparation.image_records import (
     reach_of,
     record_key,
 )
-from figura.data.preparation.keypoint_settings import KeypointSettings
-from figura.data.preparation.outcome import Outcome, Repaired
+from figura.data.preparation.outcome import Outcome, Rejected, Repaired
 from figura.data.preparation.people_sheet import Examples, write_people
 from figura.data.preparation.questions import Plausibility
+from figura.data.preparation.settings import KeypointSettings
 from figura.data.preparation.skeletons import Poses, Source, build_skeleton
 from figura.data.preparation.splits import TRAIN
 from figura.data.preparation.statistics import Statistics, write_plots
-from figura.data.preparation.validation import Rejected
 from figura.data.preparation.wholebody import is_wholebody, join_wholebody
 
 _AT_ONCE = 64

@@ -10,8 +10,8 @@ from figura.data.formats.coco import PERSON, categories_by_id, check_keypoints, 
 from figura.data.formats.exports import Entry, Export, entries_of_coco, open_export
 from figura.data.formats.records import UnusableError, is_finite, real_numbers
 from figura.data.preparation.matching import PictureNames, check_size
+from figura.data.preparation.outcome import Rejected
 from figura.data.preparation.pictures import size_of
-from figura.data.preparation.validation import Rejected
 
 
 def open_poses(path: Path, key: str, names: Sequence[str], min_confidence: float) -> Export:

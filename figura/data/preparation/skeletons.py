@@ -23,7 +23,7 @@ from figura.data.formats.keypoint_sets import KeypointSet, set_of
 from figura.data.formats.records import whole_number
 from figura.data.formats.skeletons import Skeleton, mirrored_names, side_of, skeleton_from
 from figura.data.preparation.categories import People
-from figura.data.preparation.keypoint_settings import KeypointSettings
+from figura.data.preparation.settings import KeypointSettings
 
 SIGMA = 0.05
 HEIGHT = 10.0

@@ -22,11 +22,10 @@ from figura.data.preparation.matching import Joints
 from figura.data.preparation.pair_list import write_pair_list
 from figura.data.preparation.pairs import PairPreparation
 from figura.data.preparation.people import Preparation, Raw
-from figura.data.preparation.pictures import Picture, Reading, left_out_line, picture_files
+from figura.data.preparation.pictures import Picture, Reading, inside, left_out_line, picture_files
 from figura.data.preparation.poses import Poses, open_poses
 from figura.data.preparation.settings import Coco, DeepFashion, Folders, Identities, Market1501, check_splits
 from figura.data.preparation.splits import TRAIN, drawn_split, in_order, joined_groups
-from figura.data.preparation.validation import inside
 from figura.synthetic import SyntheticSettings, write_synthetic
 from figura.synthetic.catalogue import CatalogueSettings, write_catalogue
 from figura.synthetic.randomness import SPLITS

@@ -86,7 +86,7 @@ class Statistics:
         return [count for count in self.identities.values() if count > 1]
 
     def facts(self) -> dict[str, Any]:
-        """Return the counts in `facts.json` (see `figura.data.formats.facts`)."""
+        """Return the counts in `facts.json` (see `figura.data.formats.prepared`)."""
         return {
             "annotated": self.annotated,
             "images": self.images,
