@@ -217,8 +217,8 @@ class Identities(Section):
     """Shared by datasets of persons with identities.
 
     `shares` split other names off `train`, by identity. `poses` is a COCO file with keypoints whose `file_name`s match,
-    or a folder of `<name>.people.json` from `figura predict`, with a minimum confidence `min_confidence` of joints.
-    `keypoints` adds what the poses lack about the joints; predicted joints without names are COCO's. `pairs` are CSV
+    or predictions, such as a folder of `<name>.people.json` from `figura predict`, with a minimum confidence
+    `min_confidence` of joints. `keypoints` adds what the poses lack about the joints. `pairs` are CSV
     files by split with the columns `from` and `to`, file names of an appearance and of a target.
     """
 
