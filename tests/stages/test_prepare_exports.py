@@ -351,6 +351,16 @@ def test_coordinates_of_other_pictures(keypoints, message):
         converted("results.json")
 
 
+def test_results_in_fractions_of_the_picture():
+    write_pictures("a.png")
+    joints = [number / side for number, side in zip(flat(17), 17 * (32, 48, 1), strict=True)]
+    write("results.json", [{"image_id": "a.png", "category_id": 1, "keypoints": joints, "score": 1}])
+    write_params(annotations={"test": "results.json"}, coordinates="relative")
+    assert run(main, ["mine"]) == 0
+    (one,) = load("test")["annotations"]
+    assert one["keypoints"] == [2 if place % 3 == 2 else value for place, value in enumerate(flat(17))]
+
+
 def test_results_without_pictures():
     write_pictures("a.png")
     write("results.json", [{"image_id": 1, "category_id": 1, "keypoints": flat(17), "score": 1}])
@@ -595,6 +605,9 @@ def test_poses_of_pictures_of_another_size(capsys):
     write(f"poses/{MARKET[0]}.people.json", [person | {"keypoints": flat(17, (38, 5))}])
     assert run(main, ["mine"]) == 1
     assert "joints lie far outside of their pictures, so they belong to pictures of another" in capsys.readouterr().err
+    write(f"poses/{MARKET[0]}.people.json", [person | {"keypoints": [one / 50 for one in flat(17, confidence=45)]}])
+    assert run(main, ["mine"]) == 1
+    assert "all joints lie between 0 and 1, so they are fractions; write pixels" in capsys.readouterr().err
 
 
 def test_results_that_stand_for_two_pictures(capsys):
