@@ -60,7 +60,7 @@ class Raw:
     """One annotation file and its images.
 
     No image path may leave the folder `root`. `splits` are the splits that the file contributes to; `split_of` maps an
-    image id to one of them, after `look` got each record and its section. With `in_place`, the images are already at
+    image id to one of several, after `look` got each record and its section. With `in_place`, the images are already at
     their final paths and keep their names. `name` replaces the annotation file in `rejected.csv` and progress bars;
     default: its path below `root`. Errors about categories and joints refer to `origin` instead. With `plain`, the
     split train may have no annotations.
@@ -71,7 +71,7 @@ class Raw:
     images: Path
     root: Path
     splits: tuple[str, ...]
-    split_of: Callable[[object], str]
+    split_of: Callable[[object], str] | None = None
     look: Callable[[str, Any], None] | None = None
     in_place: bool = False
     name: str = ""
@@ -309,7 +309,7 @@ class _File:
     def _declared(self, record: Any) -> ImageRecord | None:
         try:
             key = record_key(record.get("id")) if isinstance(record, dict) else None
-            self.split = self.raw.split_of(key)
+            self.split = self.raw.split_of(key) if self.raw.split_of else self.raw.splits[0]
             image = self.images.declare(record)
         except UnusableError as fault:
             self._reject_image(record, key, fault)

@@ -9,7 +9,7 @@ from figura.base.files import short_name
 from figura.data.formats.coco import PERSON, categories_by_id, check_keypoints, read_head
 from figura.data.formats.exports import Entry, Export, entries_of_coco, open_export
 from figura.data.formats.records import UnusableError, is_finite, real_numbers
-from figura.data.preparation.matching import PictureNames, check_size
+from figura.data.preparation.matching import Joints, PictureNames, check_size
 from figura.data.preparation.outcome import Rejected
 from figura.data.preparation.pictures import size_of
 
@@ -76,11 +76,12 @@ class Poses:
 
     Args:
         export: the poses.
+        joints: those of the poses, and the dataset's.
         images: the folder of the pictures.
     """
 
-    def __init__(self, export: Export, images: Path) -> None:
-        self.export, self.images, self.pictures = export, images, 0
+    def __init__(self, export: Export, joints: Joints, images: Path) -> None:
+        self.export, self.joints, self.images, self.pictures = export, joints, images, 0
         self.faults: list[Rejected] = []
         self._people: dict[str, Entry] = {}
         best: dict[str, tuple[float, float]] = {}

@@ -55,18 +55,12 @@ class RawFolder:
         return folder
 
 
-def always(split: str) -> Callable[[object], str]:
-    """Return a function that assigns all records to one split."""
-    return lambda _: split
-
-
 def add_synthetic(preparation: Preparation, settings: SyntheticSettings, source: RawFolder) -> list[str]:
     """Draw people, with their images at the final paths, and add them."""
     folder = preparation.folder
     write_synthetic(settings, source.seed, folder, preparation.progress)
     for split in SPLITS:
-        raw = Raw(folder / f"{split}.json", folder / "images", folder, (split,), always(split), in_place=True)
-        preparation.add(raw)
+        preparation.add(Raw(folder / f"{split}.json", folder / "images", folder, (split,), in_place=True))
     return []
 
 
@@ -74,7 +68,8 @@ def add_catalogue(preparation: PairPreparation, settings: CatalogueSettings, sou
     """Draw image pairs, and add them."""
     write_catalogue(settings, source.seed, preparation.folder, preparation.progress)
     for split in SPLITS:
-        preparation.add((split,), preparation.folder / split, preparation.folder, always(split))
+        place = preparation.folder / split
+        preparation.add((split,), place, preparation.folder, partial(drawn_split, 0, {}, rest=split))
     return []
 
 
@@ -90,7 +85,6 @@ def add_coco(preparation: Preparation, coco: Coco, source: RawFolder) -> list[st
             images=root if own else source.path(coco.images[split], f"images.{split}"),
             root=root,
             splits=(split, *in_order(shares)),
-            split_of=always(split),
             conventions=Conventions(coco.boxes, coco.coordinates, coco.min_confidence),
             orientation=coco.orientation,
         )
@@ -253,7 +247,7 @@ def add_pairs(preparation: PairPreparation, folders: Folders, source: RawFolder)
         if found is None:
             raise UserError(f"{source.key}.{split}: no folder {folder}; it may hold {LAYOUTS}{_layout_there(folder)}")
         shares = folders.shares if split == TRAIN else {}
-        split_of = partial(drawn_split, source.seed, shares) if shares else always(split)
+        split_of = partial(drawn_split, source.seed, shares, rest=split)
         preparation.add((split, *in_order(shares)), found[0], source.folder, split_of, found[1])
     return []
 
@@ -274,8 +268,8 @@ def add_images(preparation: Preparation, folders: Folders, source: RawFolder) ->
     for split in in_order(folders.splits):
         folder = source.directory(folders.splits[split], split)
         shares = folders.shares if split == TRAIN else {}
-        splits = partial(drawn_split, source.seed, shares) if shares else always(split)
-        pictures = [Picture(file, splits(file)) for file in picture_files(folder, left_out)]
+        files = picture_files(folder, left_out)
+        pictures = [Picture(file, drawn_split(source.seed, shares, file, rest=split)) for file in files]
         _add_pictures(preparation, pictures, (split, *shares), folder, source)
     return [left_out_line(left_out)] if left_out else []
 
@@ -287,15 +281,14 @@ def _add_pictures(
     images: Path,
     source: RawFolder,
     poses: Poses | None = None,
-    joints: Joints | None = None,
     min_confidence: float = 0.0,
 ) -> None:
     """Add pictures below `images`, and the people who fill them, split by split."""
     by_split: dict[str, list[Picture]] = {split: [] for split in in_order(splits)}
     for one in pictures:
         by_split[one.split].append(one)
-    alone = Export(images, "pictures", lambda: iter(()), predicted=False)
-    told = poses.export if poses else alone
+    told = poses.export if poses else Export(images, "pictures", lambda: iter(()), predicted=False)
+    joints = poses.joints if poses else Joints(told, (), source.key)
     root = source.folder.resolve()
     for split, these in by_split.items():
         known = any(one.person for one in these)
@@ -306,13 +299,12 @@ def _add_pictures(
             images=images,
             root=root,
             splits=(split,),
-            split_of=always(split),
             name=split if images == root else images.relative_to(root).as_posix(),
             plain=not known,
             orientation="upright",
             conventions=Conventions("picture", "pixels", min_confidence),
         )
-        _add(preparation, *_converted(preparation, export, joints or Joints(alone, (), source.key), raw, source))
+        _add(preparation, *_converted(preparation, export, joints, raw, source))
 
 
 def _entries(pictures: Iterable[Picture], poses: Poses | None) -> Iterator[Entry]:
@@ -364,11 +356,11 @@ def _add_identities(
     else:
         names = stated_names(settings.keypoints)
         export = open_poses(source.path(settings.poses, "poses"), source.key, names, settings.min_confidence)
-        poses, joints = Poses(export, images), Joints(export, names, source.key)
-        _add_pictures(preparation, pictures, every, images, source, poses, joints, settings.min_confidence)
+        poses = Poses(export, Joints(export, names, source.key), images)
+        _add_pictures(preparation, pictures, every, images, source, poses, settings.min_confidence)
         if not poses.pictures:
             raise UserError(f"{source.key}.poses: nothing in {settings.poses} belongs to any picture")
-        lines += [*joints.notes, f"poses: {settings.poses} has {poses.pictures} of {len(pictures)} pictures"]
+        lines += [*poses.joints.notes, f"poses: {settings.poses} has {poses.pictures} of {len(pictures)} pictures"]
         reading.faults += [(in_order(every)[0], fault) for fault in poses.faults]
     for split, fault in reading.faults:
         preparation.add_rejected(split, fault)

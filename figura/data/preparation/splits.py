@@ -13,20 +13,22 @@ def in_order(splits: Iterable[str]) -> list[str]:
     return sorted({*splits}, key=lambda split: (first.get(split, 2), split))
 
 
-def drawn_split(seed: int, shares: Mapping[str, float], key: object) -> str:
+def drawn_split(seed: int, shares: Mapping[str, float], key: object, rest: str = TRAIN) -> str:
     """Return the split of `key`, a name or a number.
 
     The SHA-256 of seed and key is mapped to [0, 1). Validation has the interval from 0 to its share, the others, by
-    name, follow; the rest is `train`. So a record's split does not depend on other records, and further shares leave
+    name, follow; what is left is `rest`. So a record's split does not depend on other records, and further shares leave
     validation unchanged.
     """
+    if not shares:
+        return rest
     digest = hashlib.sha256(f"{seed}:{key}".encode(errors="surrogateescape")).digest()
     end = 0.0
     for split in in_order(shares):
         end += shares[split]
         if int.from_bytes(digest[:8]) < end * 2**64:
             return split
-    return TRAIN
+    return rest
 
 
 def joined_groups(members: Iterable[tuple[Any, Any]]) -> dict[Any, Any]:
