@@ -114,7 +114,7 @@ COUNTS = {"coco": 17, "crowdpose": 14, "wholebody": 133, "halpe": 136, "halpe26"
 
 @EVERY
 def test_a_set_has_its_joints_connected_and_mirrored(name):
-    skeleton = SETS[name].skeleton
+    skeleton = SETS[name]
     count = len(skeleton.keypoints)
     assert count == COUNTS[name]
     mirrored = edges((skeleton.flip[a], skeleton.flip[b]) for a, b in skeleton.connections)
@@ -133,7 +133,7 @@ def test_a_set_has_its_joints_connected_and_mirrored(name):
 
 @EVERY
 def test_plain_values_build_an_equal_skeleton(name):
-    skeleton = SETS[name].skeleton
+    skeleton = SETS[name]
     again = skeleton_from(skeleton.settings())
     assert again.settings() == skeleton.settings()
     assert again.flip == skeleton.flip
@@ -183,14 +183,13 @@ def test_a_set_is_found_by_its_names_in_any_order():
     names = AP10K.keypoints[::-1]
     found = set_of(names)
     assert found is not None
-    assert found.people == "animal"
-    assert found.skeleton.keypoints == names
-    assert found.skeleton.sigmas.tolist() == AP10K.sigmas[::-1].tolist()
-    assert edges(map(frozenset, found.skeleton.settings()["connections"])) == edges(AP10K.settings()["connections"])
-    assert found.skeleton.settings()["flip"].keys() | found.skeleton.settings()["flip"].values() == {
+    assert found.keypoints == names
+    assert found.sigmas.tolist() == AP10K.sigmas[::-1].tolist()
+    assert edges(map(frozenset, found.settings()["connections"])) == edges(AP10K.settings()["connections"])
+    assert found.settings()["flip"].keys() | found.settings()["flip"].values() == {
         name for name in names if name.startswith(("left", "right"))
     }
-    assert reordered(found.skeleton, AP10K.keypoints).settings() == AP10K.settings()
+    assert reordered(found, AP10K.keypoints).settings() == AP10K.settings()
     assert set_of(names[1:]) is None
 
 
@@ -208,11 +207,11 @@ def test_sets_have_the_published_order():
                     15: "right_eye", 18: "left_ear", 19: "left_big_toe", 21: "left_heel", 24: "right_heel"},
     }  # fmt: skip
     for name, joints in places.items():
-        keypoints = SETS[name].skeleton.keypoints
+        keypoints = SETS[name].keypoints
         assert {place: keypoints[place] for place in joints} == joints
     # halpecocotools/cocoeval.py: the body as COCO, head, neck and hip 0.08, feet 0.089, face and hands 0.015
-    assert np.allclose(SETS["halpe"].skeleton.sigmas, [*OF_COCO, *[0.08] * 3, *[0.089] * 6, *[0.015] * 110])
-    assert SETS["body_25"].skeleton.sigmas[[1, 8, 24]].tolist() == [0.08, 0.08, 0.089]
+    assert np.allclose(SETS["halpe"].sigmas, [*OF_COCO, *[0.08] * 3, *[0.089] * 6, *[0.015] * 110])
+    assert SETS["body_25"].sigmas[[1, 8, 24]].tolist() == [0.08, 0.08, 0.089]
 
 
 def test_a_set_is_found_in_another_spelling():
@@ -220,8 +219,8 @@ def test_a_set_is_found_in_another_spelling():
     assert spelled[1:3] == ["LEye", "REye"]
     found = set_of(spelled)
     assert found is not None
-    assert found.skeleton.keypoints == tuple(spelled)
-    assert (found.skeleton.flip, found.skeleton.connections) == (COCO.flip, COCO.connections)
+    assert found.keypoints == tuple(spelled)
+    assert (found.flip, found.connections) == (COCO.flip, COCO.connections)
     assert set_of(["Left Eye", "eye-left", *COCO.keypoints[2:]]) is None
 
 

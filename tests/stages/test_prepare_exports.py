@@ -121,7 +121,7 @@ def test_names_and_mirrored_joints_of_yolo(capsys):
     assert "the 17 joints of data.yaml are taken for those of coco" in capsys.readouterr().out
     write_params(annotations="data.yaml", keypoints="posetrack18")
     assert run(main, ["mine"]) == 0
-    assert load("train")["categories"][0]["keypoints"] == list(SETS["posetrack18"].skeleton.keypoints)
+    assert load("train")["categories"][0]["keypoints"] == list(SETS["posetrack18"].keypoints)
 
 
 def test_boxes_and_polygons_of_yolo():
@@ -239,7 +239,7 @@ def test_joints_are_matched_by_name():
     assert "left out: not among the joints of the dataset" in said
     people, (category,), _ = converted("results.json")
     assert len(category["keypoints"]) == 136
-    stated = SETS["mpii"].skeleton.keypoints
+    stated = SETS["mpii"].keypoints
     people, (category,), said = converted("results.json", stated=stated)  # has no upper_neck by this name
     assert people["a.png"][0]["keypoints"][:3] == [4 + 16, 5, 2]  # MPII's first is Halpe's 17th, the right ankle
     assert "results.json: has no pelvis, thorax, upper_neck, head_top" in said
@@ -252,7 +252,7 @@ def test_openpose_folders():
     write("poses/sub/b_keypoints.json", {"version": 1.3, "people": []})
     people, (category,), _ = converted("poses")
     assert {name: len(those) for name, those in people.items()} == {"sub/a.png": 2, "sub/b.png": 0}
-    assert category["keypoints"] == list(SETS["body_25"].skeleton.keypoints)
+    assert category["keypoints"] == list(SETS["body_25"].keypoints)
     people, _, _ = converted("poses", stated=KEYPOINTS)
     # COCO's second joint is the left eye, OpenPose's 17th; its last is the right ankle, the 12th
     assert people["sub/a.png"][0]["keypoints"][3:6] == [4 + 16, 5, 2]
@@ -264,7 +264,7 @@ def test_openpose_folders():
     parts = {"face": flat(70, (4, 20)), "hand_left": flat(21, (4, 30)), "hand_right": flat(21, (4, 35))}
     whole = person | {f"{part}_keypoints_2d": numbers for part, numbers in parts.items()}
     write("poses/sub/a_keypoints.json", {"version": 1.3, "people": [whole]})
-    people, _, _ = converted("poses", stated=SETS["wholebody"].skeleton.keypoints)
+    people, _, _ = converted("poses", stated=SETS["wholebody"].keypoints)
     joints = people["sub/a.png"][0]["keypoints"]
     assert (joints[3 * 23 : 3 * 23 + 3], joints[3 * 91 : 3 * 91 + 3]) == ([4, 20, 2], [4, 30, 2])
     assert (joints[3 * 17 : 3 * 17 + 2], joints[-3:]) == ([4 + 19, 5], [4, 36, 2])  # big toe, the 21st of the hand
@@ -382,7 +382,7 @@ def test_mpii_lists():
     (one,) = people["a.png"]
     assert one["bbox"] == [6, 14, 20, 20]
     assert one["keypoints"][:6] == [0, 0, 0, 5, 5, 2]
-    assert category["keypoints"] == list(SETS["mpii"].skeleton.keypoints)
+    assert category["keypoints"] == list(SETS["mpii"].keypoints)
 
 
 def test_ochuman_as_published():
@@ -424,7 +424,7 @@ def test_joints_of_results_that_are_no_numbers_do_not_count():
 
 
 def test_a_folder_of_coco_files_as_posetrack_has():
-    joints = list(SETS["posetrack18"].skeleton.keypoints)
+    joints = list(SETS["posetrack18"].keypoints)
     write_pictures("1/000000.png", "1/000001.png", "2/000000.png")
     category = {"id": 1, "name": "person", "keypoints": joints, "skeleton": []}
     for video in (1, 2):

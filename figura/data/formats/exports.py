@@ -35,11 +35,11 @@ _OPENPOSE_18 = (
     *(f"{side}_{part}" for side in ("right", "left") for part in ("hip", "knee", "ankle")),
     *(f"{side}_{part}" for part in ("eye", "ear") for side in ("right", "left")),
 )  # fmt: skip
-_WHOLEBODY = SETS["wholebody"].skeleton.keypoints
+_WHOLEBODY = SETS["wholebody"].keypoints
 _FACE, _HANDS = _WHOLEBODY[23:91], (_WHOLEBODY[91:112], _WHOLEBODY[112:])
-_BODIES = {25: SETS["body_25"].skeleton.keypoints, 18: _OPENPOSE_18}
+_BODIES = {25: SETS["body_25"].keypoints, 18: _OPENPOSE_18}
 OF_COUNT = _BODIES | {
-    len(SETS[name].skeleton.keypoints): SETS[name].skeleton.keypoints
+    len(SETS[name].keypoints): SETS[name].keypoints
     for name in ("crowdpose", "mpii", "coco", "halpe26", "wholebody", "halpe")
 }
 """Number of joints -> their names, for predictions that do not say them."""
@@ -157,7 +157,7 @@ def _of_list(path: Path, files: list[Path], content: Any, key: str) -> Export | 
     if path.is_dir() and (content in (None, []) or "keypoint_scores" in keys):
         return _mmpose(files, path, content)
     if {"joints", "joints_vis", "image"} <= keys:
-        export = Export(first, "MPII", partial(_mpii, first), SETS["mpii"].skeleton.keypoints, predicted=False)
+        export = Export(first, "MPII", partial(_mpii, first), SETS["mpii"].keypoints, predicted=False)
     elif "image_id" in keys and keys & {"keypoints", "bbox"}:
         tool = "AlphaPose's results" if isinstance(content["image_id"], str) else "COCO results"
         export = Export(first, tool, partial(_results, first))

@@ -26,21 +26,11 @@ made for figura: OKS does not use them.
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
 
 from figura.data.formats.skeletons import COCO, Connections, Skeleton
-
-
-@dataclass(frozen=True)
-class KeypointSet:
-    """A published set of joints, and the name of an instance if several categories are merged."""
-
-    skeleton: Skeleton
-    people: str
-
 
 _SIDES = ("left", "right")
 
@@ -273,18 +263,18 @@ BODY_25 = _skeleton(
 )
 
 SETS = {
-    "coco": KeypointSet(COCO, "person"),
-    "crowdpose": KeypointSet(CROWDPOSE, "person"),
-    "wholebody": KeypointSet(WHOLEBODY, "person"),
-    "halpe": KeypointSet(HALPE, "person"),
-    "halpe26": KeypointSet(HALPE26, "person"),
-    "ochuman": KeypointSet(COCO, "person"),
-    "posetrack18": KeypointSet(POSETRACK18, "person"),
-    "mpii": KeypointSet(MPII, "person"),
-    "humanart": KeypointSet(COCO, "person"),
-    "humanart21": KeypointSet(HUMANART21, "person"),
-    "body_25": KeypointSet(BODY_25, "person"),
-    "ap10k": KeypointSet(AP10K, "animal"),
+    "coco": COCO,
+    "crowdpose": CROWDPOSE,
+    "wholebody": WHOLEBODY,
+    "halpe": HALPE,
+    "halpe26": HALPE26,
+    "ochuman": COCO,
+    "posetrack18": POSETRACK18,
+    "mpii": MPII,
+    "humanart": COCO,
+    "humanart21": HUMANART21,
+    "body_25": BODY_25,
+    "ap10k": AP10K,
 }
 """The sets by the name that a dataset's `keypoints` may have."""
 
@@ -298,13 +288,15 @@ def plain_name(name: str) -> str:
     return "_".join(sorted(words, key=lambda word: word not in _SIDES))
 
 
-def set_of(keypoints: Sequence[str]) -> KeypointSet | None:
-    """Return the published set with these joints in any order and spelling, its skeleton as in `keypoints`, or None."""
-    plain = sorted(map(plain_name, keypoints))
-    for one in SETS.values():
-        if sorted(map(plain_name, one.skeleton.keypoints)) == plain:
-            return replace(one, skeleton=reordered(one.skeleton, keypoints))
-    return None
+def same_joints(one: Sequence[str], other: Sequence[str]) -> bool:
+    """Return whether names are those of the same joints, in any order and spelling."""
+    return sorted(map(plain_name, one)) == sorted(map(plain_name, other))
+
+
+def set_of(keypoints: Sequence[str]) -> Skeleton | None:
+    """Return the published set with these joints in any order and spelling, as in `keypoints`, or None."""
+    same = (one for one in SETS.values() if same_joints(one.keypoints, keypoints))
+    return next((reordered(one, keypoints) for one in same), None)
 
 
 def reordered(skeleton: Skeleton, keypoints: Sequence[str]) -> Skeleton:

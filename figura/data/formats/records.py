@@ -503,9 +503,9 @@ def labelled_points(raw: Any, names: Sequence[str], least: float = 0.0) -> list[
     values = triples(raw, names) if raw and names else None
     if values and is_finite(values):
         points = zip(values[::3], values[1::3], values[2::3], strict=True)
-        return [(x, y) for x, y, flag in points if flag and (not least or flag >= least)]
+        return [(x, y) for x, y, flag in points if (flag >= least if least else flag)]
     points = zip(*(map(real_number, (values or [])[axis::3]) for axis in (0, 1, 2)), strict=True)
-    return [(x, y) for x, y, flag in points if x is not None and y is not None and flag]
+    return [(x, y) for x, y, flag in points if x is not None and y is not None and flag and flag >= least]
 
 
 def _triple(point: Any) -> list[Any]:

@@ -110,7 +110,7 @@ def _joints(
     if isinstance(said, list) and len({*map(str, said)}) == len(said) == count:
         return tuple(map(str, said)), (count, shape[1]), tuple(flip or ())
     known = OF_COUNT.get(count, ())
-    published = next((one.skeleton for one in SETS.values() if one.skeleton.keypoints == known), None)
+    published = next((one for one in SETS.values() if one.keypoints == known), None)
     if published and "person" in names.values() and (not flip or tuple(flip) == published.flip):
         return known if flip else (), (count, shape[1]), ()
     return tuple(f"joint_{number}" for number in range(1, count + 1)), (count, shape[1]), tuple(flip or ())

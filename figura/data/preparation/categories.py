@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from figura.base.errors import UserError, nearest
 from figura.data.formats.coco import KEYPOINTS, PERSON, categories_by_id, check_keypoints
-from figura.data.formats.keypoint_sets import HUMANART21, SETS, WHOLEBODY, plain_name, set_of
+from figura.data.formats.keypoint_sets import AP10K, HUMANART21, SETS, WHOLEBODY, same_joints, set_of
 from figura.data.formats.skeletons import Skeleton
 from figura.data.preparation.settings import KeypointSettings
 
@@ -73,7 +73,9 @@ def choose_people(
     in_file = tuple(name.strip() for name in next(iter(members.values())).get("keypoints") or ())
     if in_file:
         _check_names(path, in_file, settings, key)
-    keypoints = in_file if _same_joints(in_file, settings) else stated_names(settings) or in_file
+    stated = stated_names(settings)
+    in_set = settings.set is not None and same_joints(in_file, stated)
+    keypoints = in_file if in_set else stated or in_file
     if not keypoints and any(map(_is_person, members.values())):
         keypoints = KEYPOINTS
     return People(min(members), _name(members, keypoints), members, tuple(keypoints))
@@ -92,19 +94,12 @@ def _check_names(path: Path, in_file: tuple[str, ...], settings: KeypointSetting
             f"{', '.join(in_file)}"
         )
     whole = stated in (WHOLEBODY.keypoints, HUMANART21.keypoints) and in_file == KEYPOINTS
-    if settings.set and not whole and not _same_joints(in_file, settings):
+    if settings.set and not whole and not same_joints(in_file, stated):
         raise UserError(
             f"{key}.keypoints: the set {settings.set!r} has {len(stated)} joints, {_listed_names(stated)}; {path} has "
             f"{len(in_file)}, {_listed_names(in_file)}; leave out the set, or write names in the file's order to "
             f"{key}.keypoints.keypoints"
         )
-
-
-def _same_joints(in_file: Sequence[str], settings: KeypointSettings) -> bool:
-    """Return whether the settings name a set, and the file has its joints, in any order and spelling."""
-    return settings.set is not None and sorted(map(plain_name, in_file)) == sorted(
-        map(plain_name, stated_names(settings))
-    )
 
 
 def _listed_names(names: Sequence[str]) -> str:
@@ -114,7 +109,7 @@ def _listed_names(names: Sequence[str]) -> str:
 def stated_names(settings: KeypointSettings | None) -> tuple[str, ...]:
     """Return the joint names in the settings; empty if they come from the file."""
     if settings is not None and settings.set is not None:
-        return SETS[settings.set].skeleton.keypoints
+        return SETS[settings.set].keypoints
     return tuple(settings.keypoints or ()) if settings is not None else ()
 
 
@@ -123,7 +118,7 @@ def standing_pose_of(people: People, settings: KeypointSettings) -> NDArray[np.f
     if settings.standing_pose is not None and len(settings.standing_pose) == len(people.keypoints):
         return np.array(settings.standing_pose)
     published = set_of(people.keypoints)
-    return published.skeleton.standing_pose if published else None
+    return published.standing_pose if published else None
 
 
 def _listed(members: dict[int, Category]) -> str:
@@ -177,10 +172,11 @@ def _name(members: dict[int, Category], keypoints: Sequence[str]) -> str:
     if len(members) == 1:
         (member,) = members.values()
         return PERSON if _is_person(member) else str(member.get("name"))
-    published = set_of(keypoints)
+    if set_of(keypoints):
+        return "animal" if same_joints(keypoints, AP10K.keypoints) else PERSON
     above = {one.get("supercategory") for one in members.values()}
     common = above.pop() if len(above) == 1 else None
-    return published.people if published else str(common or "instance")
+    return str(common or "instance")
 
 
 def written_categories(

@@ -116,7 +116,7 @@ class Joints:
         if len(stated) == count and (unnamed or not set_of(stated)):
             own = tuple(stated)
         elif unnamed or (count and not export.joints and own != tuple(stated)):
-            named = next((name for name, one in SETS.items() if one.skeleton.keypoints == own), "OpenPose's 18")
+            named = next((name for name, one in SETS.items() if one.keypoints == own), "OpenPose's 18")
             assumed = "have no names" if unnamed else f"are taken for those of {named}"
             self.notes.append(
                 f"{key}.keypoints: the {count} joints of {export.path.name} {assumed}; other names can stand there"

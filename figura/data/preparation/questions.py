@@ -58,7 +58,7 @@ class JointCounts:
             return
         most = max(wrong, key=lambda count: wrong[count])
         found = most // 3 if most % 3 == 0 else most // 2
-        fitting = [name for name, one in SETS.items() if len(one.skeleton.keypoints) == found]
+        fitting = [name for name, one in SETS.items() if len(one.keypoints) == found]
         cure = f"`keypoints: {fitting[0]}` or " if fitting else ""
         named = f"the category names {joints}" if joints else "no category names them"
         raise UserError(
@@ -98,7 +98,7 @@ class Plausibility:
     """
 
     def __init__(self, names: Sequence[str], conventions: Conventions) -> None:
-        self.names, self.conventions = names, conventions
+        self.names, self.conventions, self.least_flag = names, conventions, conventions.min_confidence
         self.boxes = self.beyond = self.corners = self.corner_areas = 0
         self.persons = self.in_corners = self.nearer = self.apart = self.left = self.right = 0
         self.posed = self.twice = self.predicted = self.far = 0
@@ -110,7 +110,7 @@ class Plausibility:
     def add(self, record: Mapping[str, Any], size: Size) -> None:
         """Count an annotation in a picture of this size."""
         box = real_numbers(record.get("bbox")) or []
-        points = labelled_points(record.get("keypoints"), self.names, self.conventions.min_confidence)
+        points = labelled_points(record.get("keypoints"), self.names, self.least_flag)
         self._add_content(record)
         width, height = size
         self.sides = min(self.sides[0], width), min(self.sides[1], height)
@@ -118,10 +118,10 @@ class Plausibility:
         if points:
             self.posed += 1
             self._extend(across, down)
-        if self.conventions.predicted:
-            self.predicted += len(points)
-            self.far += sum(max(abs(x / width - 0.5), abs(y / height - 0.5)) > 0.5 + _NEAR for x, y in points)
-            self.farthest = max([self.farthest, *across, *down])
+            if self.conventions.predicted:
+                self.predicted += len(points)
+                self.far += sum(max(abs(x / width - 0.5), abs(y / height - 0.5)) > 0.5 + _NEAR for x, y in points)
+                self.farthest = max(self.farthest, *across, *down)
         if len(box) != 4:
             return
         x, y, a, b = box

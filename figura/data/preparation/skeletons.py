@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from figura.base.errors import UserError
-from figura.data.formats.keypoint_sets import KeypointSet, set_of
+from figura.data.formats.keypoint_sets import set_of
 from figura.data.formats.records import whole_number
 from figura.data.formats.skeletons import Skeleton, mirrored_names, side_of, skeleton_from
 from figura.data.preparation.categories import People
@@ -164,7 +164,7 @@ def build_skeleton(source: Source, settings: KeypointSettings) -> tuple[Skeleton
     if isinstance(stated.get("sigmas"), float):
         stated["sigmas"] = [stated["sigmas"]] * len(keypoints)
     told = _told(source, stated, published, notes) if settings.set is None else {}
-    values = {"keypoints": keypoints} | ({} if published is None else published.skeleton.settings()) | told | stated
+    values = {"keypoints": keypoints} | ({} if published is None else published.settings()) | told | stated
     for name, rule in {"sigmas": _sigmas, "flip": _flip, "connections": _connections}.items():
         if name not in values:
             values[name], note = rule(source)
@@ -263,7 +263,7 @@ def _circle(joints: int) -> list[list[float]]:
     return places
 
 
-def _told(source: Source, stated: Mapping[str, Any], published: KeypointSet | None, notes: list[str]) -> dict[str, Any]:
+def _told(source: Source, stated: Mapping[str, Any], published: Skeleton | None, notes: list[str]) -> dict[str, Any]:
     """Return the category's values for its joints that the settings lack, as accepted by `skeleton_from`."""
     told: dict[str, Any] = {}
     members = list(source.people.members.values())
@@ -284,7 +284,7 @@ def _told(source: Source, stated: Mapping[str, Any], published: KeypointSet | No
 
 
 def _named_pairs(
-    source: Source, connections: Any, flips: Any, published: KeypointSet | None, notes: list[str]
+    source: Source, connections: Any, flips: Any, published: Skeleton | None, notes: list[str]
 ) -> dict[str, Any]:
     """Return the category's pairs by name as `connections` and `flip`."""
     keypoints, named = list(source.people.keypoints), dict[str, Any]()
@@ -311,7 +311,7 @@ def _named_pairs(
 
 
 def _first_number(
-    skeleton: Any, flip_pairs: Any, keypoints: Sequence[str], published: KeypointSet | None
+    skeleton: Any, flip_pairs: Any, keypoints: Sequence[str], published: Skeleton | None
 ) -> Literal[0, 1] | None:
     """Return the number of the first joint in the category's pairs: COCO's files count from 1, many tools from 0.
 
@@ -327,7 +327,7 @@ def _first_number(
         return 0
     sides = mirrored_names(keypoints)
     other = sides | {right: left for left, right in sides.items()}
-    stated = {frozenset(pair) for pair in published.skeleton.settings()["connections"]} if published else None
+    stated = {frozenset(pair) for pair in published.settings()["connections"]} if published else None
 
     def named(pairs: Sequence[Sequence[int]], first: int) -> set[frozenset[str]]:
         inside = [pair for pair in pairs if all(0 <= one - first < len(keypoints) for one in pair)]
