@@ -6,6 +6,7 @@ of the floor, and whether the person's shadow falls on it. The label map shows a
 thus determines the photo, though no colour of it determines a colour of the photo.
 """
 
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Self
@@ -17,13 +18,13 @@ from tqdm import tqdm
 
 from figura.synthetic.canvas import Canvas, Piece, disc
 from figura.synthetic.figure import Figure, build
-from figura.synthetic.identity import Colour, draw_body
-from figura.synthetic.pose import draw_pose, draw_turn
+from figura.synthetic.identity import Colour, Identity, draw_body
+from figura.synthetic.pose import Pose, draw_pose, draw_turn
 from figura.synthetic.processes import CHUNK, processes
 from figura.synthetic.randomness import SPLITS, Split, Stream, generator, pick
 from figura.synthetic.scene import OVERSAMPLING
 from figura.synthetic.settings import Counts, PoseName, Shares, ViewName
-from figura.synthetic.wardrobe import BLACK, FLOOR, LAMP, Items, draw_wardrobe
+from figura.synthetic.wardrobe import BLACK, FLOOR, LAMP, Items, Wardrobe, draw_wardrobe
 
 WALL: Colour = (190, 203, 208)
 BOARDS: tuple[Colour, Colour] = ((92, 126, 160), (138, 168, 196))
@@ -90,34 +91,76 @@ def write_catalogue(
                 pass
 
 
-def draw_pair(settings: CatalogueSettings, *, seed: int, split: Split, index: int) -> tuple[np.ndarray, np.ndarray]:
-    """Draw label map and photo of pair `index`, uint8 (side, side, 3) BGR; always the same for the same arguments.
+@dataclass(frozen=True)
+class Staged:
+    """A person before a wall, and the lamp that may light them; lengths are pixels of a canvas of `side`."""
 
-    The label map has sharp edges: each pixel has one label's colour exactly. The photo's edges are smooth.
-    """
-    random = generator(seed, Stream.PAIR, split, index)
+    wardrobe: Wardrobe
+    outfit: Items
+    person: Identity
+    pose: Pose
+    turn: float
+    side: int
+    scale: float
+    offset: np.ndarray
+    lamp: np.ndarray
+    edge: int  # the floor's upper one
+
+    @property
+    def lamp_side(self) -> float:
+        """-1 if the lamp is on the left, else 1."""
+        return -1.0 if self.lamp[0] < self.side / 2 else 1.0
+
+    def label_map(self) -> np.ndarray:
+        """Draw the person's labels on black, uint8 (side, side, 3)."""
+        labels = build(self.wardrobe.labelled(self.person, self.outfit), self.pose, turn=self.turn, light=None)
+        return self._paint(np.full((self.side, self.side, 3), BLACK, dtype=np.uint8), labels)
+
+    def photo(self, room: np.ndarray, light: float, bulb: Colour) -> np.ndarray:
+        """Draw the person, lit from the side `light` in [-1, 1], and the lamp's bulb on a `room` (side, side, 3)."""
+        photo = self._paint(room, build(self.person, self.pose, turn=self.turn, light=light))
+        return self.with_bulb(photo, bulb)
+
+    def with_bulb(self, picture: np.ndarray, bulb: Colour) -> np.ndarray:
+        """Draw the lamp's bulb on a picture (side, side, 3), in place."""
+        piece = Piece((disc(self.lamp, BULB_RADIUS * self.side),), 0.0, np.array([[bulb]], dtype=np.uint8))
+        Canvas(picture).paint([piece], 1)
+        return picture
+
+    def _paint(self, picture: np.ndarray, figure: Figure) -> np.ndarray:
+        Canvas(picture).paint((piece.moved(self.scale, self.offset) for piece in figure.pieces), 1)
+        return picture
+
+
+def stage(settings: CatalogueSettings, random: np.random.Generator, seed: int) -> Staged:
+    """Draw a person of the wardrobe of `seed`, a pose, and their place in a room."""
     wardrobe = draw_wardrobe(settings.items, seed=seed, backdrop=WALL)
     outfit = Items(*(int(random.integers(count)) for count in settings.items))
     body = draw_body(random, limb_thickness=settings.limb_thickness, head_size=settings.head_size)
     person = wardrobe.dress(outfit, body, beard=bool(random.random() < BEARDS))
     pose, turn = draw_pose(random, pick(random, settings.poses)), draw_turn(random, pick(random, settings.views))
     on_left = bool(random.random() < 0.5)
-    photo = build(person, pose, turn=turn, light=-1.0 if on_left else 1.0)
-    labels = build(wardrobe.labelled(person, outfit), pose, turn=turn, light=None)
     side = settings.image_size * OVERSAMPLING
-    scale, offset = _place(random, photo, side, settings.height_range)
+    scale, offset = _place(random, build(person, pose, turn=turn, light=None), side, settings.height_range)
     aside, down = (float(random.uniform(*limits)) * side for limits in LAMPS)
     lamp = np.array([aside if on_left else side - aside, down])
     edge = int(random.uniform(*EDGES) * side)
-    label_canvas = _paint(np.full((side, side, 3), BLACK, dtype=np.uint8), labels, scale, offset)
-    silhouette = label_canvas.max(axis=2) > 0
-    label_canvas[edge:][~silhouette[edge:]] = FLOOR
-    photo_canvas = _paint(_room(silhouette, edge, lamp), photo, scale, offset)
-    for canvas, colour in ((label_canvas, LAMP), (photo_canvas, BULB)):
-        bulb = Piece((disc(lamp, BULB_RADIUS * side),), 0.0, np.array([[colour]], dtype=np.uint8))
-        Canvas(canvas).paint([bulb], 1)
-    reduced = cv2.resize(photo_canvas, (settings.image_size,) * 2, interpolation=cv2.INTER_AREA)
-    return label_canvas[1::OVERSAMPLING, 1::OVERSAMPLING], _lit(reduced, lamp / OVERSAMPLING)
+    return Staged(wardrobe, outfit, person, pose, turn, side, scale, offset, lamp, edge)
+
+
+def draw_pair(settings: CatalogueSettings, *, seed: int, split: Split, index: int) -> tuple[np.ndarray, np.ndarray]:
+    """Draw label map and photo of pair `index`, uint8 (side, side, 3) BGR; always the same for the same arguments.
+
+    The label map has sharp edges: each pixel has one label's colour exactly. The photo's edges are smooth.
+    """
+    staged = stage(settings, generator(seed, Stream.PAIR, split, index), seed)
+    label_map, edge = staged.label_map(), staged.edge
+    silhouette = label_map.max(axis=2) > 0
+    label_map[edge:][~silhouette[edge:]] = FLOOR
+    staged.with_bulb(label_map, LAMP)
+    photo = staged.photo(draw_room(silhouette, edge, staged.lamp), staged.lamp_side, BULB)
+    reduced = cv2.resize(photo, (settings.image_size,) * 2, interpolation=cv2.INTER_AREA)
+    return label_map[1::OVERSAMPLING, 1::OVERSAMPLING], _lit(reduced, staged.lamp / OVERSAMPLING)
 
 
 def _place(
@@ -134,7 +177,7 @@ def _place(
     return scale, 0.5 * side + shift - 0.5 * scale * (low + high)
 
 
-def _room(silhouette: np.ndarray, edge: int, lamp: np.ndarray) -> np.ndarray:
+def draw_room(silhouette: np.ndarray, edge: int, lamp: np.ndarray) -> np.ndarray:
     """Draw the room, uint8 (side, side, 3): a wall, from row `edge` on a floor of boards, and a shadow on both.
 
     A `silhouette` (side, side) casts the shadow from the lamp at (x, y).
@@ -154,12 +197,6 @@ def _lit(photo: np.ndarray, lamp: np.ndarray) -> np.ndarray:
     squares = (places - lamp[0]) ** 2 + ((places - lamp[1]) ** 2)[:, None]
     level = AMBIENT + DIRECT / (1.0 + squares / (REACH * len(photo)) ** 2)
     return np.clip(np.rint(photo * level[..., None]), 0.0, 255.0).astype(np.uint8)
-
-
-def _paint(picture: np.ndarray, figure: Figure, scale: float, offset: np.ndarray) -> np.ndarray:
-    canvas = Canvas(picture)
-    canvas.paint((piece.moved(scale, offset) for piece in figure.pieces), 1)
-    return canvas.picture
 
 
 def _write(settings: CatalogueSettings, seed: int, split: Split, folder: Path, index: int) -> None:

@@ -18,6 +18,7 @@ class Stream(IntEnum):
     SCENE = 1
     CATALOGUE = 2
     PAIR = 3
+    DAY_NIGHT = 4
 
 
 def generator(seed: int, stream: Stream, split: Split, index: int) -> np.random.Generator:

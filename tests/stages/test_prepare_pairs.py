@@ -224,7 +224,7 @@ def test_missing_sections_are_allowed_for_another_kind():
     write_params(catalogue=CATALOGUE)
     assert read_dataset("pairs").kind == "paired"
     write_params(kind="people")
-    with pytest.raises(UserError, match=re.escape("'catalogue', 'paired' or 'images'")):
+    with pytest.raises(UserError, match=re.escape("'catalogue', 'paired', 'day_night', 'unpaired' or 'images'")):
         read_dataset("pairs")
 
 

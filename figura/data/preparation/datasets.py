@@ -20,11 +20,13 @@ class Dataset(Section):
     """One entry of `datasets`. `source` is the drawing code or the folder of raw data, relative to the project's root.
 
     People are drawn (`synthetic`) or read from files (`coco`, `market1501`, `deepfashion`). Image pairs are drawn
-    (`catalogue`) or read (`paired`). `images` are pictures without annotations. The section named by `kind` is used;
-    other sections may remain in the file.
+    (`catalogue`) or read (`paired`), and so are two sets of pictures without pairs (`day_night`, `unpaired`). `images`
+    are pictures without annotations. The section named by `kind` is used; other sections may remain in the file.
     """
 
-    kind: Literal["synthetic", "coco", "market1501", "deepfashion", "catalogue", "paired", "images"]
+    kind: Literal[
+        "synthetic", "coco", "market1501", "deepfashion", "catalogue", "paired", "day_night", "unpaired", "images"
+    ]
     source: str
     seed: Annotated[int, Field(ge=0)]
     max_rejected: Annotated[float, Field(ge=0, le=1, description="share of the records")]
@@ -34,6 +36,8 @@ class Dataset(Section):
     deepfashion: DeepFashion | None = None
     catalogue: CatalogueSettings | None = None
     paired: Folders | None = None
+    day_night: CatalogueSettings | None = None
+    unpaired: Folders | None = None
     images: PictureFolders | None = None
 
     @property

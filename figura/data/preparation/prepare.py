@@ -10,7 +10,7 @@ from figura.data.preparation.datasets import PARAMS, Dataset
 from figura.data.preparation.outcome import Outcome
 
 PREPARED = Path("data/prepared")
-DRAWN = ("synthetic", "catalogue")
+DRAWN = ("synthetic", "catalogue", "day_night")
 """Kinds that need no raw data."""
 
 
@@ -27,6 +27,7 @@ def prepare(entry: Dataset, name: str, root: Path, progress: bool = False) -> Pa
     from figura.data.preparation.pairs import PairPreparation
     from figura.data.preparation.people import Preparation
     from figura.data.preparation.sources import KINDS, RawFolder
+    from figura.data.preparation.unpaired import UnpairedPreparation
 
     final, section = root / PREPARED / name, entry.section
     source = RawFolder(root / entry.source, f"{PARAMS}: datasets.{name}.{entry.kind}", entry.seed)
@@ -36,9 +37,11 @@ def prepare(entry: Dataset, name: str, root: Path, progress: bool = False) -> Pa
             "data/raw/README.md)"
         )
     with hold(final, final.with_name(f".{name}.lock")), replacing_folder(final) as folder:
-        preparation: Preparation | PairPreparation
+        preparation: Preparation | PairPreparation | UnpairedPreparation
         if entry.kind in ("catalogue", "paired"):
             preparation = PairPreparation(folder, progress)
+        elif entry.kind in ("day_night", "unpaired"):
+            preparation = UnpairedPreparation(folder, progress)
         else:
             category, keypoints = (getattr(section, one, None) for one in ("category", "keypoints"))
             preparation = Preparation(folder, progress, category, keypoints, source.key)

@@ -26,8 +26,10 @@ from figura.data.preparation.pictures import Picture, Reading, inside, left_out_
 from figura.data.preparation.poses import Poses, open_poses
 from figura.data.preparation.settings import Coco, DeepFashion, Folders, Identities, Market1501, check_splits
 from figura.data.preparation.splits import TRAIN, drawn_split, in_order, joined_groups
+from figura.data.preparation.unpaired import UnpairedPreparation
 from figura.synthetic import SyntheticSettings, write_synthetic
 from figura.synthetic.catalogue import CatalogueSettings, write_catalogue
+from figura.synthetic.day_night import write_day_night
 from figura.synthetic.randomness import SPLITS
 
 
@@ -70,6 +72,15 @@ def add_catalogue(preparation: PairPreparation, settings: CatalogueSettings, sou
     for split in SPLITS:
         place = preparation.folder / split
         preparation.add((split,), place, preparation.folder, partial(drawn_split, 0, {}, rest=split))
+    return []
+
+
+def add_day_night(preparation: UnpairedPreparation, settings: CatalogueSettings, source: RawFolder) -> list[str]:
+    """Draw people by day and by night, and add them."""
+    write_day_night(settings, source.seed, preparation.folder, preparation.progress)
+    for split in SPLITS:
+        place = preparation.folder / split
+        preparation.add((split,), place, preparation.folder, split, partial(drawn_split, 0, {}, rest=split))
     return []
 
 
@@ -252,6 +263,16 @@ def add_pairs(preparation: PairPreparation, folders: Folders, source: RawFolder)
     return []
 
 
+def add_unpaired(preparation: UnpairedPreparation, folders: Folders, source: RawFolder) -> list[str]:
+    """Add two folders of pictures a split."""
+    for split in in_order(folders.splits):
+        shares = folders.shares if split == TRAIN else {}
+        split_of = partial(drawn_split, source.seed, shares, rest=split)
+        folder, key = source.path(folders.splits[split], split), f"{source.key}.{split}"
+        preparation.add((split, *in_order(shares)), folder, source.folder, key, split_of)
+    return []
+
+
 def _layout_there(folder: Path) -> str:
     """Return the end of a message about a missing folder of pairs: what there is instead."""
     if not folder.parent.is_dir():
@@ -389,6 +410,8 @@ KINDS: dict[str, Callable[[Any, Any, RawFolder], list[str]]] = {
     "deepfashion": add_deepfashion,
     "catalogue": add_catalogue,
     "paired": add_pairs,
+    "day_night": add_day_night,
+    "unpaired": add_unpaired,
     "images": add_images,
 }
 """Kind of a dataset -> what adds its records to a preparation, with its section; it returns lines to print."""

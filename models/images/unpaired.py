@@ -1,0 +1,124 @@
+"""The dataset of two sets of pictures that belong to no pairs: x from one, y drawn from the other."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from figura.base.errors import UserError
+from figura.base.pictures import SUFFIXES, decode_raw
+from figura.data.formats.prepared import Manifest, without_split
+from figura.interfaces import Example, ExampleDataset
+from models.images.augmentation import augment
+from models.images.augmentation_settings import GeometricTransforms, PairAugmentation
+from models.images.pairs import normalised, resized
+
+TRUTH = "truth"
+
+
+class UnpairedImages(ExampleDataset):
+    """The pictures in `root/<split>/a` and `root/<split>/b`, subfolders included, each side sorted by path.
+
+    With `direction` a_to_b, example i has picture i of A as x, and as y a picture of B, drawn independently of i and in
+    each epoch anew; with b_to_a it is the other way round. `order: listed` takes picture i of both, so that an
+    evaluation sees each of them. A side that has fewer pictures begins again: there are as many examples as pictures in
+    the larger one. Each picture is resized to `load_size` and cropped to `crop_size`, both a side or (height, width) in
+    pixels, at a random position if they differ; then `augmentation` follows. x and y are cropped and augmented
+    independently.
+
+    An example has `x` and `y`, float32 `(3, height, width)` in [-1, 1] (v / 127.5 - 1), RGB; `index`, an integer;
+    `name`, the path of x without suffix. With `truth`, an example also has `truth`, what x looks like on the other
+    side, cropped and augmented as x: the picture of the same name in `root/<split>/truth`, which drawn data have.
+
+    `facts` are `image_size` (`crop_size`) and `direction`.
+
+    Raises ValueError for sizes out of range and for `truth` with b_to_a; UserError for a folder that is missing or
+    empty, and for a picture that has no truth or cannot be read.
+    """
+
+    names: ClassVar[tuple[str, ...]] = ("x", "y", "index", "name")
+
+    @classmethod
+    def provides(cls, arguments: Mapping[str, Any]) -> tuple[str, ...]:
+        """Return the names in an example, with `truth` if the arguments ask for it."""
+        return (*cls.names, *((TRUTH,) if arguments.get("truth") else ()))
+
+    @classmethod
+    def facts(cls, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Return `image_size`, which is `crop_size`, and `direction`."""
+        return {"image_size": arguments["crop_size"], "direction": arguments.get("direction", "a_to_b")}
+
+    def __init__(
+        self,
+        *,
+        root: str,
+        split: str,
+        crop_size: int | tuple[int, int],
+        load_size: int | tuple[int, int] | None = None,
+        direction: Literal["a_to_b", "b_to_a"] = "a_to_b",
+        augmentation: GeometricTransforms | None = None,
+        order: Literal["random", "listed"] = "random",
+        truth: bool = False,
+    ) -> None:
+        self.crop = _sides(crop_size)
+        self.load = self.crop if load_size is None else _sides(load_size)
+        if min(self.crop) < 1 or any(crop > load for crop, load in zip(self.crop, self.load, strict=True)):
+            raise ValueError(f"crop_size {crop_size}: from 1 to load_size, {load_size}, is needed in both directions")
+        if truth and direction != "a_to_b":
+            raise ValueError("truth: it is known of A's pictures alone, with direction a_to_b")
+        self.augmentation = None if augmentation is None else PairAugmentation(both=augmentation)
+        self.order, self.folder, self.manifest = order, Path(root, split), Manifest(Path(root))
+        found = {side: self._found(side, split) for side in ("a", "b")}
+        self.x, self.y = (found[side] for side in (("a", "b") if direction == "a_to_b" else ("b", "a")))
+        self.truth = {path.stem: path for path in self._found(TRUTH, split)} if truth else None
+        if self.truth is not None and (without := [path for path in self.x if path.stem not in self.truth]):
+            raise UserError(f"{self.folder / TRUTH}: has no picture {without[0].stem!r}; `truth: false` needs none")
+
+    def _found(self, side: str, split: str) -> list[Path]:
+        folder = self.folder / side
+        paths = sorted(
+            path for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES and not path.name.startswith(".")
+        )
+        if not folder.is_dir():
+            raise UserError(
+                f"{folder}: no such folder; {without_split(self.manifest.root, split)}, or let root and split name a "
+                f"folder with the folders a and b"
+            )
+        if not paths:
+            raise UserError(f"{folder}: has no images ({', '.join(SUFFIXES)})")
+        self.manifest.check_count(folder, len(paths))
+        return paths
+
+    def __len__(self) -> int:
+        return max(len(self.x), len(self.y))
+
+    def row(self, index: int) -> dict[str, int | float | str]:
+        """Return the `name` of x and its `file` below the split's folder."""
+        path = self.x[index % len(self.x)].relative_to(self.folder)
+        return {"name": self._name(index), "file": path.as_posix()}
+
+    def _name(self, index: int) -> str:
+        path = self.x[index % len(self.x)].relative_to(self.folder).with_suffix("")
+        return Path(*path.parts[1:]).as_posix()
+
+    def example(self, index: int, random: np.random.Generator) -> Example:
+        """Return example `index`; `random` draws y, the crops and the augmentation."""
+        place = int(random.integers(len(self.y))) if self.order == "random" else index % len(self.y)
+        path = self.x[index % len(self.x)]
+        x = self._read(path)
+        truth = x if self.truth is None else self._read(self.truth[path.stem])
+        y = self._read(self.y[place])
+        x, truth = augment(x, truth, self.augmentation, self.crop, random, ())
+        y, _ = augment(y, y, self.augmentation, self.crop, random, ())
+        example: Example = {"x": normalised(x), "y": normalised(y), "index": index, "name": self._name(index)}
+        return example | ({} if self.truth is None else {TRUTH: normalised(truth)})
+
+    def _read(self, path: Path) -> NDArray[np.uint8]:
+        picture = decode_raw(self.manifest.read_bytes(path), path, advice="remove it").pixels
+        return resized(picture, self.load, nearest=False)
+
+
+def _sides(size: int | tuple[int, int]) -> tuple[int, int]:
+    return (size, size) if isinstance(size, int) else size
