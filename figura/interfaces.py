@@ -193,7 +193,9 @@ class Networks:
 class Injector:
     """The base of every `injectors` entry.
 
-    `reads` and `adds` make it possible to check and draw a recipe without running it.
+    `reads` and `adds` make it possible to check and draw a recipe without running it. What an injector remembers from
+    one iteration for later ones is in its `state_dict`, and only training changes it: in evaluations, gradients are
+    off.
     """
 
     reads: tuple[str, ...] = ()
@@ -202,6 +204,13 @@ class Injector:
     def __call__(self, state: State, networks: Networks, step: int) -> None:
         """Read names from `state` and add names to it; `step` counts optimizer updates, for schedules."""
         raise TypeError(f"{type(self).__name__} injects nothing")
+
+    def state_dict(self) -> Mapping[str, Any]:
+        """Return the state to save in resume points, as `Callback.state_dict` does."""
+        return {}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore what `state_dict` returned."""
 
 
 class Operation(Injector):

@@ -135,7 +135,7 @@ def build_steps(recipe: Recipe, networks: dict[str, nn.Module], accelerator: Acc
         )  # fmt: skip
         steps[name] = Step(
             trains=trains,
-            injectors=[_gated(recipe, name, key) for key in entry.injectors],
+            injectors={key: _gated(recipe, name, key) for key in entry.injectors},
             losses=build_losses(recipe, name, accelerator.device),
             optimizer=optimizer,
             lr_schedule=_schedule(entry.lr_schedule, f"steps.{name}.lr_schedule"),

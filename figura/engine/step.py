@@ -115,7 +115,7 @@ class Step:
     """
 
     def __init__(
-        self, *, trains: dict[str, nn.Module], injectors: Sequence[GatedInjector], losses: dict[str, WeightedLoss],
+        self, *, trains: dict[str, nn.Module], injectors: Mapping[str, GatedInjector], losses: dict[str, WeightedLoss],
         optimizer: torch.optim.Optimizer, lr_schedule: Schedule, clip: float | None, clip_value: float | None = None,
         detach: Sequence[str], gate: Gate, requires: Sequence[str] = (), scaler: GradScaler | None = None,
         compiled: bool = False,
@@ -179,7 +179,7 @@ class Step:
     def observe(self, state: State, networks: Networks, iteration: int, training: bool = False) -> dict[str, Tensor]:
         """Run the injectors and return the raw losses of each example; nothing is updated."""
         view = state.detached(self.detach) if self.detach else state
-        for gated in self.injectors:
+        for gated in self.injectors.values():
             if gated.runs(iteration, training):
                 gated.injector(view, networks, iteration)
         if view is not state:

@@ -19,7 +19,7 @@ from figura.base.checksums import damage, write_sums
 from figura.base.errors import UserError
 from figura.base.files import read_json
 from figura.engine.weights import save_tensors
-from figura.interfaces import Callback
+from figura.interfaces import Callback, Injector
 from figura.training.loss_log import LossLog
 
 TREE, TENSORS = "state.json", "state.safetensors"
@@ -30,9 +30,10 @@ SEVERAL = "several machines"
 class TrainState:
     """Everything that changes during training, except the iteration. Random numbers have no state (see seeding.py).
 
-    `nonfinite` counts the last updates in a row that were not finite, by step. `accumulation_factor` multiplies the
-    number of parts of every batch (`train.find_batch_size`). `resumed` says which resume point with other provenance
-    this training goes on from. `machine` is where it runs, or `SEVERAL` if it was continued elsewhere.
+    `injectors` are those of each step. `nonfinite` counts the last updates in a row that were not finite, by step.
+    `accumulation_factor` multiplies the number of parts of every batch (`train.find_batch_size`). `resumed` says which
+    resume point with other provenance this training goes on from. `machine` is where it runs, or `SEVERAL` if it was
+    continued elsewhere.
     """
 
     networks: Mapping[str, nn.Module]
@@ -41,6 +42,7 @@ class TrainState:
     scalers: Mapping[str, Any]
     loss_log: LossLog
     callbacks: Mapping[str, Callback]
+    injectors: Mapping[str, Mapping[str, Injector]]
     nonfinite: dict[str, int] = field(default_factory=dict)
     accumulation_factor: int = 1
     resumed: str | None = None
@@ -50,8 +52,11 @@ class TrainState:
         """Return the states of all parts."""
         states = {key: {name: one.state_dict() for name, one in part.items()} for key, part in self._parts().items()}
         callbacks = {name: one.state_dict() for name, one in self.callbacks.items()}
+        injectors = {
+            step: {name: one.state_dict() for name, one in own.items()} for step, own in self.injectors.items()
+        }
         return {
-            **states, "loss_log": self.loss_log.state_dict(), "callbacks": callbacks, "nonfinite": self.nonfinite,
+            **states, "loss_log": self.loss_log.state_dict(), "callbacks": callbacks, "injectors": injectors, "nonfinite": self.nonfinite,
             "accumulation_factor": self.accumulation_factor, "resumed": self.resumed,
             "machine": self.machine,
         }  # fmt: skip
@@ -66,6 +71,11 @@ class TrainState:
         self.loss_log.load_state_dict(state["loss_log"])
         for name, callback in self.callbacks.items():
             callback.load_state_dict(state["callbacks"][name])
+        saved = state.get("injectors", {})  # earlier versions had none
+        for step, own in self.injectors.items():
+            ran = own if prefix is None else prefix["steps"].get(step, {"injectors": {}})["injectors"]
+            for name in own.keys() & ran.keys():
+                own[name].load_state_dict(saved.get(step, {}).get(name, {}))
         self.nonfinite = dict(state["nonfinite"])
         own = state.get("rollback", state)  # where earlier versions had both
         self.accumulation_factor = max(self.accumulation_factor, own["accumulation_factor"])

@@ -113,6 +113,7 @@ class Trainer:
             networks=plain, averages=self.averages,
             optimizers={name: step.optimizer for name, step in self.steps.items()},
             scalers={name: step.scaler for name, step in self.steps.items() if step.scaler is not None},
+            injectors={n: {key: one.injector for key, one in s.injectors.items()} for n, s in self.steps.items()},
             loss_log=self.loss_log, callbacks=self.callbacks, machine=machine(self.accelerator),
         )  # fmt: skip
         self.folder = RunFolder(run, recipe, self.accelerator, self.networks, self.state, self.provenance)

@@ -50,8 +50,8 @@ def loss(weight=1.0, name="out", exponent=2.0, schedule=None):
 def step(trains, losses, *, injectors=None, clip=None, lr=0.1, lr_schedule=None, detach=()):
     parameters = [p for network in trains.values() for p in network.parameters()]
     return Step(
-        trains=trains, injectors=[GatedInjector(i) for i in injectors or [Times()]], losses=losses, clip=clip,
-        detach=detach, gate=Gate(), optimizer=torch.optim.SGD(parameters, lr=lr), lr_schedule=lr_schedule or Constant(),
+        trains=trains, injectors={str(n): GatedInjector(i) for n, i in enumerate(injectors or [Times()])},
+        losses=losses, clip=clip, detach=detach, gate=Gate(), optimizer=torch.optim.SGD(parameters, lr=lr), lr_schedule=lr_schedule or Constant(),
     )  # fmt: skip
 
 
