@@ -30,8 +30,10 @@ class PatchDiscriminator(nn.Module):
     of the rest of the batch; with `batch` they are not. With `padding` zeros and `biases` with_instance_norm it is the
     discriminator `n_layers` of pytorch-CycleGAN-and-pix2pix, whose number of layers is one less.
 
+    With `in_channels` 0 it judges y alone, as unpaired translation does; there is no x then.
+
     Args:
-        in_channels: channels of x.
+        in_channels: channels of x; 0: y alone.
         out_channels: channels of y.
         features: width of the first layer.
         n_layers: see above, 1 or more.
@@ -43,7 +45,7 @@ class PatchDiscriminator(nn.Module):
         initialisation: `normal` is N(0, 0.02) with zero bias (the paper's); `default` is PyTorch's.
 
     Raises:
-        ValueError: `n_layers` or `features` is below 1.
+        ValueError: `n_layers` or `features` is below 1, or `in_channels` below 0.
     """
 
     outputs: ClassVar[tuple[str, ...]] = ("logits", "fake_logits")
@@ -66,6 +68,8 @@ class PatchDiscriminator(nn.Module):
             raise ValueError(f"n_layers {n_layers}: at least 1 is needed")
         if features < 1:
             raise ValueError(f"features {features}: at least 1 is needed")
+        if in_channels < 0:
+            raise ValueError(f"in_channels {in_channels}: 0 or more is needed")
         self.in_channels, self.out_channels = in_channels, out_channels
         widths = [min(features * 2**i, max_features) for i in range(n_layers)]
         layers: list[nn.Module] = [
@@ -81,7 +85,7 @@ class PatchDiscriminator(nn.Module):
         self.strides = [layer.stride[0] for layer in self.layers if isinstance(layer, Convolution)]
         initialise(self, initialisation)
 
-    def forward(self, x: Tensor, y: Tensor, fake: Tensor | None = None) -> dict[str, Tensor]:
+    def forward(self, x: Tensor | None = None, *, y: Tensor, fake: Tensor | None = None) -> dict[str, Tensor]:
         """Discriminate y and, in the same pass, `fake`: one pass is cheaper than two.
 
         (N, in_channels, H, W) and (N, out_channels, H, W) in [-1, 1] -> `logits` (N, 1, h, w), h about H / 2^(n_layers
@@ -91,6 +95,7 @@ class PatchDiscriminator(nn.Module):
         Raises:
             UserError: channels or sizes do not match, or images are too small for the depth.
         """
+        x = y[:, :0] if x is None else x
         if (x.shape[1], y.shape[1]) != (self.in_channels, self.out_channels) or x.shape[2:] != y.shape[2:]:
             raise UserError(
                 f"images for PatchDiscriminator: found x {tuple(x.shape)} and y {tuple(y.shape)}; needed are "

@@ -137,10 +137,7 @@ def _resnet(tensors: Tensors) -> Plan:
 
 def _discriminator(tensors: Tensors) -> Plan:
     features, channels, _, _ = shape(tensors, "model.0.weight")
-    if channels == 1 or channels == 3:
-        raise UserError(
-            f"this discriminator judges images of {channels} channels alone, as CycleGAN's; figura's judges pairs"
-        )
+    alone = channels == 1 or channels == 3  # judges images without their inputs, as CycleGAN's
     last = max(int(found[1]) for name in tensors if (found := re.fullmatch(r"model\.(\d{1,9})\.weight", name)))
     if last < 2 or (last - 2) % 3:
         raise UserError(f"the last convolution is model.{last}, so this is another network")
@@ -148,8 +145,8 @@ def _discriminator(tensors: Tensors) -> Plan:
         shape(tensors, f"model.{i}.weight")
     kind = _norm(tensors, "model.2", "model.3") if last > 2 else "none"
     settings = {
-        "in_channels": channels // 2,
-        "out_channels": channels - channels // 2,
+        "in_channels": 0 if alone else channels // 2,
+        "out_channels": channels if alone else channels - channels // 2,
         "features": features,
         "n_layers": (last - 2) // 3 + 1,
         "max_features": 8 * features,
