@@ -95,6 +95,7 @@ class ResNetGenerator(nn.Module):
         def halving(a: int, b: int) -> nn.Module:
             return nn.Conv2d(a, b, 3, stride=2, padding=1, bias=bias)
 
+        self.pixels = nn.Identity()  # a module whose output is the input, for taps
         self.first = Layer(_convolution(in_channels, features, 7, bias), normalise(norm, features))
         self.downs = nn.ModuleList(Layer(halving(a, b), normalise(norm, b)) for a, b in pairwise(widths))
         self.blocks = nn.ModuleList(ResidualBlock(widths[2], norm, bias, dropout) for _ in range(blocks))
@@ -102,10 +103,11 @@ class ResNetGenerator(nn.Module):
         self.last = _convolution(features, out_channels, 7, True)
         initialise(self, initialisation)
 
-    def forward(self, x: Tensor, dropout: bool | None = None) -> dict[str, Tensor]:
+    def forward(self, x: Tensor, dropout: bool | None = None, depth: int | None = None) -> dict[str, Tensor]:
         """(N, in_channels, H, W) in [-1, 1] -> `image` (N, out_channels, H, W) in [-1, 1].
 
-        With `dropout` None, dropout is active only in training mode; with True always, with False never.
+        With `dropout` None, dropout is active only in training mode; with True always, with False never. With `depth`,
+        the network ends after so many residual blocks and returns no image: for a call that only taps its features.
 
         Raises:
             UserError: the channels differ, or sides are not multiples of 4, or smaller than 8.
@@ -118,11 +120,13 @@ class ResNetGenerator(nn.Module):
                 f"least {SMALLEST}"
             )
         drop = self.training if dropout is None else dropout
-        x = self.first(x)
+        x = self.first(self.pixels(x))
         for layer in self.downs:
             x = layer(x)
-        for block in self.blocks:
+        for block in self.blocks[:depth]:
             x = block(x, drop)
+        if depth is not None:
+            return {}
         for layer in self.ups:
             x = layer(x)
         return {"image": torch.tanh(self.last(x))}
