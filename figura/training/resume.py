@@ -56,8 +56,8 @@ class TrainState:
             step: {name: one.state_dict() for name, one in own.items()} for step, own in self.injectors.items()
         }
         return {
-            **states, "loss_log": self.loss_log.state_dict(), "callbacks": callbacks, "injectors": injectors, "nonfinite": self.nonfinite,
-            "accumulation_factor": self.accumulation_factor, "resumed": self.resumed,
+            **states, "loss_log": self.loss_log.state_dict(), "callbacks": callbacks, "injectors": injectors,
+            "nonfinite": self.nonfinite, "accumulation_factor": self.accumulation_factor, "resumed": self.resumed,
             "machine": self.machine,
         }  # fmt: skip
 

@@ -558,7 +558,7 @@ def overflow_on_the_second(folder):
     build.gradient_scaler = lambda accelerator: GradScaler("cpu", init_scale=64.0, growth_interval=4)
     recipe = overflowing_painter([2], **{"train.steps": 8, "train.ema": None, "runtime.resume_every": 8})
     trainer = Trainer(recipe, folder / "run")
-    trainer.steps["painter"].injectors[1].injector.at = [2] if rank == 1 else [99]
+    trainer.steps["painter"].injectors["overflow"].injector.at = [2] if rank == 1 else [99]
     update_averages, seen = trainer.update_averages, []
 
     def note(reports):

@@ -51,7 +51,8 @@ def step(trains, losses, *, injectors=None, clip=None, lr=0.1, lr_schedule=None,
     parameters = [p for network in trains.values() for p in network.parameters()]
     return Step(
         trains=trains, injectors={str(n): GatedInjector(i) for n, i in enumerate(injectors or [Times()])},
-        losses=losses, clip=clip, detach=detach, gate=Gate(), optimizer=torch.optim.SGD(parameters, lr=lr), lr_schedule=lr_schedule or Constant(),
+        losses=losses, clip=clip,
+        detach=detach, gate=Gate(), optimizer=torch.optim.SGD(parameters, lr=lr), lr_schedule=lr_schedule or Constant(),
     )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""The pool of earlier images: what it gives by hand, and that it is part of a training's state on any number of ranks."""
+"""The pool of earlier images: what it gives by hand, and that it is part of the state on any number of ranks."""
 
 import re
 
