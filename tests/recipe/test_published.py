@@ -38,7 +38,10 @@ OFFLINE = {
     "pix2pix": ["losses.G_VGG.source=random", "evaluate.data={}"],
     "openpifpaf": ["networks.network.backbone.pretrained=null"],
     "esrgan": ["losses.G_feature.source=random", "train.init_from=null"],
+    "cyclegan": [],
+    "cut": [],
 }
+SETS = ["data.common.crop_size=64", "data.train.pictures.load_size=72"]
 SMALL = {
     "vunet": ["data.common.image_size=64", "losses.perceptual.layers={image: 127.5}"]
     + [f"networks.generator.nf_{end}=8" for end in ("start", "max")],
@@ -46,6 +49,9 @@ SMALL = {
     + [f"networks.{name}.features=8" for name in ("generator", "discriminator")],
     "openpifpaf": ["data.common.side=65", "evaluate.data.scenes.side=97"],
     "esrgan": ["data.common.size=32", "networks.generator.blocks=2", "networks.generator.features=8"],
+    "cyclegan": SETS + [f"networks.{name}.features=8" for name in ("to_y", "to_x", "judge_y", "judge_x")],
+    "cut": [*SETS, "networks.projection.channels=[3, 16, 32, 32, 32]"]
+    + [f"networks.{name}.features=8" for name in ("to_y", "judge_y")],
 }
 
 
@@ -69,7 +75,8 @@ def variants(file: Path) -> dict[str, list[str]]:
 
 EVERY = [(file, None) for file in FILES] + [(file, name) for file in FILES for name in variants(file)]
 SMALLER = [one for one in EVERY if one[1] != "edge513"]  # which is nothing but its size
-QUICK = ("esrgan_x4_psnr", "openpifpaf_shufflenetv2k16", "pix2pix_facades", "vunet_deepfashion")  # one of each system
+# one of each system
+QUICK = ("esrgan_x4_psnr", "openpifpaf_shufflenetv2k16", "pix2pix_facades", "vunet_deepfashion", "cut_horse2zebra")
 
 
 def slow_but_quick(file: Path) -> Any:
@@ -95,7 +102,7 @@ def _has(content: Any, key: str) -> bool:
 
 @pytest.fixture(scope="session")
 def prepared(tmp_path_factory) -> Path:
-    """A folder with data/prepared of some real pictures: people, also as `photos`, and facades as `pairs`."""
+    """A folder with data/prepared of some real pictures: people, also as `photos`, facades as `pairs` and as sets."""
     folder = tmp_path_factory.mktemp("real")
     common = {"seed": 7, "max_rejected": 0.5}
     _copy_people(folder / "raw")
@@ -108,6 +115,12 @@ def prepared(tmp_path_factory) -> Path:
             shutil.copy(REAL / f"facades_real/{split}/{number}.jpg", folder / "facades" / split)
     pairs = {"train": "train", "validation": "val"}
     prepare(Dataset(kind="paired", source=str(folder / "facades"), paired=pairs, **common), "pairs", folder)
+    for side in "AB":
+        for split, number in (("train", 1), ("train", 2), ("test", 3)):
+            (folder / f"sets/{split}{side}").mkdir(parents=True, exist_ok=True)
+            shutil.copy(REAL / f"facades_real/train/{number}.jpg", folder / f"sets/{split}{side}")
+    sets = {"train": "train", "validation": "test"}
+    prepare(Dataset(kind="unpaired", source=str(folder / "sets"), unpaired=sets, **common), "horse2zebra", folder)
     return folder
 
 
