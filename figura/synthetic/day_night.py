@@ -19,9 +19,9 @@ from figura.synthetic.processes import CHUNK, processes
 from figura.synthetic.randomness import SPLITS, Split, Stream, generator
 from figura.synthetic.scene import OVERSAMPLING
 
-OFF: Colour = (150, 152, 150)  # the lamp's bulb by day
+OFF: Colour = (246, 248, 248)  # the lamp's bulb by day
 FRAME: Colour = (225, 228, 230)
-SKY: Colour = (232, 200, 150)
+SKY: Colour = (205, 160, 105)
 DARK_SKY: Colour = (80, 40, 25)
 WINDOW = ((0.2, 0.3), (0.24, 0.36))  # of the side: width and height
 WINDOW_LEFT, WINDOW_TOP = (0.02, 0.1), (0.04, 0.2)  # of the side: from the border that is further from the lamp

@@ -110,8 +110,7 @@ class Trainer:
         modules = [type(self).__module__, *(hook.__module__ for hook in hooks.values() if hasattr(hook, "__module__"))]
         self.provenance = provenance(recipe, modules)
         self.state = TrainState(
-            networks=plain, averages=self.averages,
-            optimizers={name: step.optimizer for name, step in self.steps.items()},
+            networks=plain, averages=self.averages, optimizers={n: step.optimizer for n, step in self.steps.items()},
             scalers={name: step.scaler for name, step in self.steps.items() if step.scaler is not None},
             injectors={n: {key: one.injector for key, one in s.injectors.items()} for n, s in self.steps.items()},
             loss_log=self.loss_log, callbacks=self.callbacks, machine=machine(self.accelerator),

@@ -85,7 +85,9 @@ class PatchDiscriminator(nn.Module):
         self.strides = [layer.stride[0] for layer in self.layers if isinstance(layer, Convolution)]
         initialise(self, initialisation)
 
-    def forward(self, x: Tensor | None = None, *, y: Tensor, fake: Tensor | None = None) -> dict[str, Tensor]:
+    def forward(
+        self, x: Tensor | None = None, y: Tensor | None = None, fake: Tensor | None = None
+    ) -> dict[str, Tensor]:
         """Discriminate y and, in the same pass, `fake`: one pass is cheaper than two.
 
         (N, in_channels, H, W) and (N, out_channels, H, W) in [-1, 1] -> `logits` (N, 1, h, w), h about H / 2^(n_layers
@@ -93,8 +95,10 @@ class PatchDiscriminator(nn.Module):
         `batch`.
 
         Raises:
-            UserError: channels or sizes do not match, or images are too small for the depth.
+            UserError: y is missing, channels or sizes do not match, or images are too small for the depth.
         """
+        if y is None:
+            raise UserError("images for PatchDiscriminator: y is missing, the pictures to judge")
         x = y[:, :0] if x is None else x
         if (x.shape[1], y.shape[1]) != (self.in_channels, self.out_channels) or x.shape[2:] != y.shape[2:]:
             raise UserError(

@@ -145,7 +145,7 @@ def test_discriminator(kind, layers, inputs, tmp_path, capsys):
     assert (entry["n_layers"], entry["in_channels"], entry["out_channels"]) == (layers + 1, inputs, 3)
     x, y = pictures(3, 128)[:, :inputs], pictures(3, 128, seed=2)
     expected = theirs.double()(torch.cat([x, y], 1))
-    assert largest(ours(x, y=y)["logits"], expected) < 1e-9
+    assert largest(ours(x, y)["logits"], expected) < 1e-9
 
 
 def test_gradients_agree_too(tmp_path, capsys):

@@ -209,7 +209,7 @@ def test_the_table_of_depths(n_layers):
     with torch.device("meta"):
         network = PatchDiscriminator(n_layers=n_layers)
         images = torch.empty(1, 3, 256, 256)
-        assert network(images, y=images)["logits"].shape == (1, 1, side, side)
+        assert network(images, images)["logits"].shape == (1, 1, side, side)
     assert sum(p.numel() for p in network.parameters()) == parameters
 
 
@@ -217,7 +217,7 @@ def test_the_table_of_depths(n_layers):
 def test_the_receptive_field_is_where_gradients_arrive(n_layers):
     network = PatchDiscriminator(features=2, n_layers=n_layers, norm="none").double()
     y = torch.rand(1, 3, 160, 160, dtype=torch.float64, requires_grad=True)
-    logits = network(torch.rand_like(y), y=y)["logits"]
+    logits = network(torch.rand_like(y), y)["logits"]
     middle = logits.shape[-1] // 2
     (gradient,) = torch.autograd.grad(logits[0, 0, middle, middle], y)
     touched = gradient.abs().sum((0, 1)).nonzero()
@@ -235,7 +235,7 @@ def test_the_receptive_field_is_where_gradients_arrive(n_layers):
 def test_parity_of_the_discriminator_with_the_reference(size, features, n_layers, amplitude, side, values):
     network = fill(PatchDiscriminator(features=features, n_layers=n_layers).double(), amplitude)
     with torch.no_grad():
-        logits = network(wave(size, 0.0), y=wave(size, 1.0))["logits"]
+        logits = network(wave(size, 0.0), wave(size, 1.0))["logits"]
     assert logits.shape == (1, 1, side, side)
     flat = logits.flatten()
     found = [logits.mean(), logits.std(correction=0), flat[0], flat[flat.numel() // 2], flat[-1]]
@@ -279,7 +279,7 @@ def test_three_steps_of_training_follow_the_reference(spec):
     x, y = wave(64, 0.0), wave(64, 1.0)
 
     def adversarial(image, real):
-        logits = judge(x, y=image)["logits"]
+        logits = judge(x, image)["logits"]
         return binary_cross_entropy_with_logits(logits, torch.full_like(logits, float(real)))
 
     for expected in TRACES[spec]:
@@ -304,12 +304,12 @@ def test_pictures_that_cannot_be_judged():
     network = PatchDiscriminator(features=2)
     image = torch.zeros(1, 3, 64, 64)
     with pytest.raises(UserError, match=r"found x \(1, 3, 64, 64\) and y \(1, 3, 32, 32\).*equal sizes"):
-        network(image, y=torch.zeros(1, 3, 32, 32))
+        network(image, torch.zeros(1, 3, 32, 32))
     with pytest.raises(UserError, match="3 channels"):
-        network(image, y=image[:, :1])
+        network(image, image[:, :1])
     with pytest.raises(UserError, match="4 layers need at least 24 a side"):
-        network(image[..., :23, :23], y=image[..., :23, :23])
-    assert network(image[..., :24, :24], y=image[..., :24, :24])["logits"].shape == (1, 1, 1, 1)
+        network(image[..., :23, :23], image[..., :23, :23])
+    assert network(image[..., :24, :24], image[..., :24, :24])["logits"].shape == (1, 1, 1, 1)
 
 
 def test_pictures_are_judged_alone():
@@ -323,6 +323,8 @@ def test_pictures_are_judged_alone():
         judge(x=y, y=y)
     with pytest.raises(UserError, match=r"found x \(2, 0, 32, 32\) and y .*; needed are 3 channels"):
         PatchDiscriminator()(y=y)
+    with pytest.raises(UserError, match="y is missing"):
+        judge()
     with pytest.raises(ValueError, match="in_channels -1: 0 or more"):
         PatchDiscriminator(in_channels=-1)
 
@@ -330,8 +332,8 @@ def test_pictures_are_judged_alone():
 def test_a_fake_judged_in_the_same_pass_is_judged_the_same():
     judge = PatchDiscriminator(features=8, n_layers=3).double()
     x, y, fake = torch.rand(3, 2, 3, 32, 32, dtype=torch.float64).unbind()
-    both = judge(x, y=y, fake=fake)
-    torch.testing.assert_close(both["logits"], judge(x, y=y)["logits"], rtol=0, atol=1e-12)
-    torch.testing.assert_close(both["fake_logits"], judge(x, y=fake)["logits"], rtol=0, atol=1e-12)
+    both = judge(x, y, fake)
+    torch.testing.assert_close(both["logits"], judge(x, y)["logits"], rtol=0, atol=1e-12)
+    torch.testing.assert_close(both["fake_logits"], judge(x, fake)["logits"], rtol=0, atol=1e-12)
     with pytest.raises(UserError, match="found fake"):
-        judge(x, y=y, fake=fake[:1])
+        judge(x, y, fake[:1])
