@@ -12,6 +12,7 @@ from two_processes import run_in_two
 from figura.base.errors import UserError
 from figura.interfaces import Networks, State
 from figura.training.resume import TENSORS, TREE
+from figura.training.trainer import Trainer
 from models.images.image_pool import ImagePool
 
 NOTHING = Networks({}, {})
@@ -153,3 +154,16 @@ def test_a_resume_point_holds_the_pool(run):
     assert '"injectors"' in (folder / TREE).read_text()
     tensors = load_file(folder / TENSORS)
     assert tensors["/injectors/critic/pool/image"].shape == (6, 1, 4, 4)
+
+
+def test_a_training_that_takes_the_state_of_a_shorter_one_takes_its_pool(run, tmp_path, monkeypatch, capsys):
+    def train(name, steps):
+        Trainer(toy.checked({"train.steps": steps, "runtime.resume_every": 1}, pooled()), run / name).fit()
+        return capsys.readouterr().out
+
+    monkeypatch.setenv("FIGURA_STATES", "off")
+    train("whole", 16)
+    monkeypatch.setenv("FIGURA_STATES", str(tmp_path / "states"))
+    train("short", 11)
+    assert "11 of 16 iterations" in train("longer", 16)
+    assert outputs(run / "longer") == outputs(run / "whole")
