@@ -2,8 +2,8 @@
 
 By day, a window lights the room evenly, and the lamp is off. By night, the window is dark, and the lamp lights what is
 near it and casts the person's shadow. A day picture determines the night picture of the same scene, but no colour of
-one determines a colour of the other. Scenes differ between A and B, and between splits. Where a network is judged, the
-folder `truth` has the night pictures of A's scenes.
+one determines a colour of the other. Scenes differ between A and B, and between splits. The folder `truth` has the
+night pictures of A's scenes, by which networks are judged and no recipe trains.
 """
 
 from functools import partial
@@ -33,14 +33,14 @@ LAMPLIGHT = np.array([0.5, 0.78, 0.9])  # what the lamp adds to it at most
 def write_day_night(
     settings: CatalogueSettings, seed: int, folder: Path, progress: bool, *, workers: int | None = None
 ) -> None:
-    """Write `folder/<split>/a/000001.png` and so on, as many in `b`, and of all splits but `train` in `truth`.
+    """Write `folder/<split>/a/000001.png` and so on, as many in `b` and in `truth`.
 
     `pairs` of the settings is the number of pictures of each side. Files of the same name show the same scene: those of
     `b` are numbered on after those of `a`, and those of `truth` have the numbers of `a`. The same settings and seed
     give the same bytes, for any number of `workers` (processes; by default one per core).
     """
     for split in SPLITS:
-        for side in ("a", "b") if split == "train" else ("a", "b", "truth"):
+        for side in ("a", "b", "truth"):
             (folder / split / side).mkdir(parents=True)
     with processes(workers, 2 * max(getattr(settings.pairs, split) for split in SPLITS)) as pool:
         for split in SPLITS:
@@ -95,8 +95,7 @@ def _write(settings: CatalogueSettings, seed: int, split: Split, folder: Path, i
         _save(folder / "b" / name, night)
         return
     _save(folder / "a" / name, day)
-    if split != "train":
-        _save(folder / "truth" / name, night)
+    _save(folder / "truth" / name, night)
 
 
 def _save(path: Path, picture: np.ndarray) -> None:
