@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from figura.base.checksums import refuse_damaged
 from figura.base.errors import UserError
 from figura.base.files import replacing, sha256
-from figura.recipe.schema import Recipe
+from figura.recipe.schema import OWN, Recipe
 
 
 @runtime_checkable
@@ -102,6 +102,8 @@ def load_start(networks: Mapping[str, nn.Module], recipe: Recipe) -> dict[str, s
             if name in files:
                 load_weights(network, Path(files[name]))
                 sources[name] = f"{files[name]}, sha256 {sha256(Path(files[name]))[:8]}"
+            elif recipe.networks[name].weights == OWN:
+                sources[name] = f"the weights that its type gives it, digest {digest(network)[:8]}"
             elif isinstance(network, Pretrained):
                 random = digest(network)
                 network.load_pretrained()

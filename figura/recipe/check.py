@@ -12,7 +12,7 @@ from figura.base.error_collector import ErrorCollector
 from figura.injectors.forward import Forward
 from figura.interfaces import Injector
 from figura.recipe.name_check import NameCheck
-from figura.recipe.schema import Declaration, Group, Predict, Recipe
+from figura.recipe.schema import OWN, Declaration, Group, Predict, Recipe
 from figura.recipe.types import (
     CALLBACK,
     COMPARISON,
@@ -97,9 +97,10 @@ class RecipeCheck:
                 self._group(optimizer, options, f"steps.{name}.groups.{group}")
             if step.lr_schedule is not None:
                 build_schedule(step.lr_schedule, f"steps.{name}.lr_schedule", self.errors)
-        for name in self.recipe.networks:
-            if name not in trained and name not in self.recipe.starts_from():
-                self.errors.add(f"networks.{name}", "no step trains it and it loads no weights")
+        for name, entry in self.recipe.networks.items():
+            if name not in trained and name not in self.recipe.starts_from() and entry.weights != OWN:
+                remedy = f"if its type brings its own, write `weights: {OWN}`"
+                self.errors.add(f"networks.{name}", f"no step trains it and it loads no weights; {remedy}")
         self._start()
 
     def _group(self, optimizer: type[torch.optim.Optimizer] | None, group: Group, key: str) -> None:

@@ -59,8 +59,12 @@ class Data(Section):
     batch_size: BatchSize
 
 
+OWN = "own"
+"""The `weights` of a network that another package builds with its own weights, such as `pretrained: true`."""
+
+
 class NetworkEntry(Declaration):
-    """One network; `weights` is a safetensors file to start from.
+    """One network; `weights` is a safetensors file to start from, or `own`: those that its constructor gives it.
 
     `checkpointing` saves memory: its blocks (true) or the modules of these names or patterns are computed again in the
     backward pass instead of being stored. Results stay the same (`engine/checkpointing.py`).
@@ -396,7 +400,8 @@ class Recipe(Section):
 
     def starts_from(self) -> dict[str, str]:
         """Return the file of initial weights of each network that has one: its `weights`, or from `train.init_from`."""
-        files = {name: entry.weights for name, entry in self.networks.items() if entry.weights is not None}
+        given = {name: entry.weights for name, entry in self.networks.items() if entry.weights is not None}
+        files = {name: weights for name, weights in given.items() if weights != OWN}
         if (start := self.train.init_from) is not None:
             chosen = self.networks if start.networks is None else start.networks
             files |= {name: f"{start.run}/model/{name}.safetensors" for name in chosen}

@@ -46,12 +46,20 @@ class Slot:
     what: str
     base_name: str
     home: str | None = None
+    adapter_name: str | None = None  # of a function that makes a class of this kind from another package's part
 
     @cached_property
     def base(self) -> builtins.type:
         """The base class of all types in this slot."""
         module, _, name = self.base_name.rpartition(".")
         return typing.cast(builtins.type, getattr(importlib.import_module(module), name))
+
+    def adapted(self, part: Any) -> builtins.type | None:
+        """Return the class that stands for another package's class or function in this slot, or None."""
+        if self.adapter_name is None or part.__module__.partition(".")[0] in (SYSTEMS, "figura"):
+            return None
+        module, _, name = self.adapter_name.rpartition(".")
+        return typing.cast(builtins.type | None, getattr(importlib.import_module(module), name)(part))
 
     def includes(self, kind: builtins.type) -> bool:
         """Whether a class is a subclass of the base; False, without importing the base, if it is not imported yet."""
@@ -63,7 +71,7 @@ INJECTOR = Slot("injector", "figura.interfaces.Injector", home="figura.injectors
 DATASET = Slot("dataset", "figura.interfaces.ExampleDataset")
 PHOTOS = Slot("photos", "figura.prediction.inputs.PhotoExamples")
 COMPARISON = Slot("comparison", "figura.prediction.comparison.Comparison")
-NETWORK = Slot("network", "torch.nn.Module")
+NETWORK = Slot("network", "torch.nn.Module", adapter_name="figura.engine.package_parts.network_of")
 LOSS = Slot("loss", "figura.interfaces.Loss")
 OPTIMIZER = Slot("optimizer", "torch.optim.Optimizer", home="figura.optimizers")
 CALLBACK = Slot("callback", "figura.interfaces.Callback")
@@ -80,12 +88,12 @@ def find_type(name: str, slot: Slot, key: str, errors: ErrorCollector) -> builti
         here = errors.hint(slot.what, name) or "a dotted name, such as 'images.L1' or 'mypackage.losses.Wing'"
         errors.add(key, f"found {name!r}; expected {here}")
         return None
-    modules, kinds = [], list[builtins.type]()
+    modules, kinds = [], list[Any]()
     try:
         for candidate in _candidates(package) if package else [str(slot.home)]:
             if not kinds and (module := _import(candidate)) is not None:  # import another package only if necessary
                 modules.append(module)
-                kinds = list(_classes(module, attribute))
+                kinds = list(_classes(module, attribute)) or _functions(module, attribute)
     except _BrokenModuleError as error:
         errors.add(key, f"{slot.what} {name!r}: {error}")
         return None
@@ -94,14 +102,17 @@ def find_type(name: str, slot: Slot, key: str, errors: ErrorCollector) -> builti
         return None
     for kind in kinds:
         if _fits(kind, slot):
-            return kind
+            return typing.cast(builtins.type, kind)
+        if (adapted := slot.adapted(kind)) is not None:
+            return adapted
     if kinds:
         ours = errors.hint(slot.what, name)
-        why = f" (it is no {slot.base.__name__})" if ours is None else f"; here: {ours}"
+        why = f" ({_why_not(kinds[0], slot)})" if ours is None else f"; here: {ours}"
         errors.add(key, f"{name!r} is no {slot.what}{why}")
         return None
     prefix = f"{package}." if package else ""
-    known = {prefix + kind.__name__ for module in modules for kind in _classes(module) if _fits(kind, slot)}
+    there = [kind for module in modules for kind in (*_classes(module), *_functions(module))]
+    known = {prefix + kind.__name__ for kind in there if _fits(kind, slot) or slot.adapted(kind)}
     errors.add_unknown(key, name, known, slot.what)
     return None
 
@@ -132,6 +143,20 @@ def _classes(module: Any, name: str | None = None) -> Iterator[builtins.type]:
             if names := [one for one in classes_in(path) if (one == name if name else not one.startswith("_"))]:
                 home = _import(".".join((module.__name__, *parts)))
                 yield from (getattr(home, one) for one in names)
+
+
+def _functions(module: Any, name: str | None = None) -> list[Any]:
+    """Return the functions of a module; with `name`, only that one. With trusted types only, there are none."""
+    public = [name] if name else [one for one in vars(module) if not one.startswith("_")]
+    found = [getattr(module, one, None) for one in public] if not os.environ.get(TRUSTED_ONLY) else []
+    return [one for one in found if inspect.isfunction(one)]
+
+
+def _why_not(kind: Any, slot: Slot) -> str:
+    if isinstance(kind, type) or slot.adapter_name is None:
+        return f"it is no {slot.base.__name__}"
+    wanted = "torch.nn.Module" if slot is NETWORK else "torch.Tensor"
+    return f"a function counts if it is annotated to return a {wanted}"
 
 
 def _is_dotted(name: str) -> bool:
@@ -186,21 +211,26 @@ def check_arguments(
     Every argument must be a parameter of the constructor and match its annotation (strictly: no text for a number).
     Every parameter without default is needed, except those in `supplied`, which the engine adds. A parameter that ends
     in an underscore (`from_`) is written without it. `beside` are the entry's other keys, for spelling suggestions.
+    A part of another package that takes further keywords (`**kwargs`) gets them as they are.
     """
     if (option := os.environ.get(TRUSTED_ONLY)) and (package := getattr(kind, "passes_arguments_to", None)):
         errors.add(key, f"{kind.__name__} passes its arguments to {package}; {option} takes no class that does")
         return {}
+    every = inspect.signature(kind).parameters
     parameters = {
         name.rstrip("_"): parameter
-        for name, parameter in inspect.signature(kind).parameters.items()
+        for name, parameter in every.items()
         if parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY) and name not in supplied
     }
+    takes_more = _is_adapted(kind) and any(parameter.kind is parameter.VAR_KEYWORD for parameter in every.values())
     hints = typing.get_type_hints(kind.__init__, include_extras=True)  # type: ignore[misc]
     renamed: Mapping[str, str] = getattr(kind, "renamed", {})
     checked = {}
     for name, value in arguments.items():
         if name not in parameters:
-            if name in renamed:
+            if takes_more:
+                checked[name] = value
+            elif name in renamed:
                 errors.add(f"{key}.{name}", f"this key is now called {renamed[name]!r}")
             else:
                 errors.add_unknown(f"{key}.{name}", name, [*parameters, *beside], f"argument of {kind.__name__}")
@@ -315,15 +345,25 @@ def construct(
         errors.add_below(key, error.errors)
         return None
     except (MemoryError, RuntimeError) as error:
-        if (asked := memory_asked(error)) is None:
+        if (asked := memory_asked(error)) is None and not _is_adapted(kind):
             raise
-        errors.add(key, f"{name}: {asked}; make it smaller")
+        errors.add(key, one_line(f"{name}: {error}") if asked is None else f"{name}: {asked}; make it smaller")
         return None
     except (ValueError, OverflowError) as error:
         lacking = [one for one in getattr(kind, "from_data", ()) if one not in checked]
         if not lacking or errors.facts_known:  # otherwise, the facts of the data may be what is missing
             errors.add(key, f"{name}: {error}")
         return None
+    except Exception as error:
+        if not _is_adapted(kind) or after_signal(error):
+            raise
+        errors.add(key, one_line(f"{name}: {type(error).__name__}: {error}"))
+        return None
+
+
+def _is_adapted(kind: builtins.type) -> bool:
+    """Whether a class stands for a part of another package (`Slot.adapted`)."""
+    return "adapts" in vars(kind)
 
 
 def build(entry: Declaration, slot: Slot, key: str, file: Path = Path("recipe"), **supplied: Any) -> Any:
