@@ -1,4 +1,4 @@
-"""Networks of other packages, by their own names, where these are functions: `timm.create_model`.
+"""Networks and losses of other packages, by their own names: `timm.create_model`, `torch.nn.L1Loss`, `lpips.LPIPS`.
 
 `figura.recipe.types` loads this module by name if a type is no class of figura's own kind. Each function here returns a
 class that takes the arguments of the type, so that a recipe is checked as against a class of figura's.
@@ -7,10 +7,17 @@ class that takes the arguments of the type, so that a recipe is checked as again
 import inspect
 import types
 import typing
-from functools import cache
+from collections.abc import Callable
+from functools import cache, partial
 from typing import Any
 
-from torch import nn
+import torch
+from torch import Tensor, nn
+
+from figura.interfaces import Loss, batch_size, split_batch
+
+ALIKE = 1e-4
+"""Relative difference below which a value of a batch is the mean over its examples: float32 sums of a picture."""
 
 
 @cache
@@ -32,12 +39,96 @@ def network_of(function: Any) -> type[nn.Module] | None:
     return _class(function, returns, {"__new__": new}, inspect.signature(function), _hints(function))
 
 
+class PackageLoss(Loss):
+    """A loss of another package: a module, which is frozen and in evaluation mode, or a function of tensors.
+
+    Roles are the parameters of the module's `forward`, or the tensors among those of the function. The result may have
+    a value for each example, (N,), or several, (N, ...), of which the mean counts. It may also be one number for the
+    batch: without gradients, as in evaluations, each example then gets its own value, if their mean is that number.
+    """
+
+    def __init__(self, call: Callable[..., Any]) -> None:
+        super().__init__()
+        self.call = call
+        self.eval().requires_grad_(False)
+
+    def forward(self, **roles: Any) -> Tensor:
+        """Return (N,). Raises ValueError for any other number of values, TypeError for anything but a tensor."""
+        count, value = batch_size(roles), self.call(**roles)
+        if not isinstance(value, Tensor):
+            raise TypeError(f"gives a {type(value).__name__}; a tensor is needed")
+        if value.ndim == 0:
+            own = None if torch.is_grad_enabled() else self.of_each(roles)
+            return value.expand(count) if own is None else own
+        if len(value) != count:
+            raise ValueError(
+                f"gives shape {tuple(value.shape)}; one number, or values of each of the {count} examples, are needed"
+            )
+        return value.flatten(1).mean(dim=1) if value.ndim > 1 else value
+
+    @torch.no_grad()
+    def of_each(self, roles: dict[str, Any]) -> Tensor | None:
+        """Return the mean value of each example alone, (N,), or None if that of the batch is not their mean.
+
+        A loss of the whole batch, such as Dice's over all its pixels, is no mean over examples.
+        """
+        try:
+            values = torch.stack([self.call(**one).mean() for one, _ in split_batch(roles, batch_size(roles))])
+        except (ValueError, RuntimeError):  # a single example may be too few, as for a standard deviation
+            return None
+        whole = self.call(**roles).mean()
+        return values if torch.isclose(values.mean(), whole, rtol=ALIKE, atol=1e-7, equal_nan=True) else None
+
+    def is_mean(self, roles: dict[str, Any]) -> bool:
+        """Whether the value of a batch is the mean of its examples' values, so that it may be computed in parts.
+
+        Asked of the batch as it is and, because examples can be much alike, with the first tensor of roles fading from
+        example to example.
+        """
+        first = next((role for role, one in roles.items() if one.is_floating_point()), None)
+        if first is None:
+            return self.of_each(roles) is not None
+        fading = torch.linspace(1, 0.25, len(roles[first])).to(roles[first]).view(-1, *(1,) * (roles[first].ndim - 1))
+        faded = roles | {first: roles[first] * fading}
+        return all(self.of_each(one) is not None for one in (roles, faded))
+
+
+@cache
+def loss_of(kind: Any) -> type[PackageLoss] | None:
+    """Return a class of losses that call `kind`, a module or a function that returns a tensor; None for others."""
+    if isinstance(kind, type) and issubclass(kind, nn.Module) and kind is not nn.Module:
+        arguments, roles = inspect.signature(kind), _without_self(kind.forward)
+        hints = _hints(kind.__init__)
+    elif inspect.isfunction(kind) and (hints := _hints(kind)).get("return") is Tensor:
+        every = inspect.signature(kind)
+        tensors = {name for name, hint in hints.items() if hint is Tensor or Tensor in typing.get_args(hint)}
+        arguments = every.replace(parameters=[p for p in every.parameters.values() if p.name not in tensors])
+        roles = every.replace(parameters=[p for p in every.parameters.values() if p.name in tensors])
+    else:
+        return None
+
+    def init(self: PackageLoss, **given: Any) -> None:
+        PackageLoss.__init__(self, kind(**given) if isinstance(kind, type) else partial(kind, **given))
+
+    def forward(self: PackageLoss, **given: Any) -> Tensor:
+        return PackageLoss.forward(self, **given)
+
+    own = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
+    forward.__signature__ = roles.replace(parameters=[own, *roles.parameters.values()])  # type: ignore[attr-defined]
+    return _class(kind, PackageLoss, {"__init__": init, "forward": forward}, arguments, hints)
+
+
 def _class(kind: Any, base: Any, content: dict[str, Any], arguments: inspect.Signature, hints: dict[str, Any]) -> Any:
     """Return a subclass with the name of `kind` and a constructor of these arguments."""
     init = content.setdefault("__init__", lambda self, **given: None)
     init.__annotations__ = hints
     named = {"adapts": kind, "__signature__": arguments, "__module__": kind.__module__, "__doc__": kind.__doc__}
     return types.new_class(kind.__name__, (base,), exec_body=lambda body: body.update(named | content))
+
+
+def _without_self(forward: Any) -> inspect.Signature:
+    every = inspect.signature(forward)
+    return every.replace(parameters=list(every.parameters.values())[1:])
 
 
 def _hints(function: Any) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from itertools import islice
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 
 from figura.base.error_collector import ErrorCollector
@@ -19,6 +20,8 @@ from figura.base.modes import evaluating
 from figura.base.seeding import random_kept
 from figura.engine.build import build_injectors, build_losses
 from figura.engine.data import Mixture, collated
+from figura.engine.package_parts import PackageLoss
+from figura.engine.step import Step
 from figura.engine.weights import to_device
 from figura.interfaces import ExampleDataset, Injector, Networks, Records, State
 from figura.recipe.schema import Declaration, Format, Recipe
@@ -46,6 +49,11 @@ def sanity_check(
     """
     with _unchanged(networks.values()):
         _SanityCheck(recipe, networks, errors).run(train, validation)
+
+
+def depends_on_ranks(steps: Mapping[str, Step]) -> bool:
+    """Whether the check can find, in a resumed training, that its losses need the number of processes it began with."""
+    return any(isinstance(one.loss, PackageLoss) for step in steps.values() for one in step.losses.values())
 
 
 class _SanityCheck:
@@ -91,6 +99,8 @@ class _SanityCheck:
     def _learn(self, name: str, view: Values) -> None:
         """Compute the losses of a step and the gradient of their sum, which frees the graph as in training."""
         trains = self.recipe.steps[name].trains
+        ranks = dist.get_world_size() if dist.is_initialized() else 1
+        in_parts = ranks > 1 or self.recipe.parts(name) > 1 or self.recipe.train.find_batch_size
         trained = [p for n in trains for p in self.networks.live[n].parameters() if p.requires_grad]
         learned: list[Tensor] = []
         for loss, weighted in build_losses(self.recipe, name, self.device).items():
@@ -98,6 +108,8 @@ class _SanityCheck:
                 continue
             key, read = f"losses.{loss}", {k: view[k] for k in weighted.inputs.values()}
             mean = self._tried(key, lambda: weighted.values(loss, view)[loss].mean(), read)  # noqa: B023
+            if mean is not None and in_parts and isinstance(weighted.loss, PackageLoss):
+                self._is_mean(weighted.loss, {role: view[one] for role, one in weighted.inputs.items()}, key)
             reaches = None if mean is None else self._tried(key, lambda: _reaches(mean, trained), read)  # noqa: B023
             if reaches:
                 learned.append(mean)
@@ -105,6 +117,16 @@ class _SanityCheck:
                 self.errors.add(key, f"depends on nothing that its step {name!r} trains ({', '.join(trains)})")
         if learned:
             torch.autograd.grad(torch.stack(learned).sum(), trained, allow_unused=True)
+
+    def _is_mean(self, loss: PackageLoss, roles: Values, key: str) -> None:
+        """Add an error unless the loss of a batch is the mean of the losses of its parts."""
+        if self._tried(key, lambda: loss.is_mean(roles), roles) is False:
+            self.errors.add(
+                key,
+                "its value of a batch is not the mean of the values of its examples, so cut into parts (accumulation, "
+                "train.find_batch_size, several processes) a batch would give another loss; train in one part and one "
+                "process, or write a loss of one value an example",
+            )
 
     def _evaluation(self, batch: Values) -> None:
         evaluate = self.recipe.evaluate

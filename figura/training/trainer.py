@@ -40,7 +40,7 @@ from figura.training.provenance import dirty, process_record, provenance
 from figura.training.reporter import Reporter, check_trackers
 from figura.training.resume import TrainState, copied
 from figura.training.run_folder import RunFolder
-from figura.training.sanity_check import sanity_check
+from figura.training.sanity_check import depends_on_ranks, sanity_check
 from figura.training.states import SharedState, StateStore, machine, share_states
 from figura.training.validation import Validation
 from figura.training.warnings import warnings
@@ -194,7 +194,7 @@ class Trainer:
             self.accelerator.end_training()
             return
         self.iteration = self.folder.resume(self.resume_anyway)
-        if self.iteration == 0:
+        if self.iteration == 0 or depends_on_ranks(self.steps):
             self._sanity_check()
         shared = self.sharing.begin(self.iteration) if self.sharing else None
         self.iteration = self.iteration if shared is None else shared.iteration

@@ -133,14 +133,14 @@ def merged(old, new):
 
 
 def test_all_train_together(mine):
-    assert [len(CODE), len(FRAGMENTS)] == [6, 6]
+    assert [len(CODE), len(FRAGMENTS)] == [6, 7]
     trainer = Trainer(own_recipe(), Path("run"))
     first = trainer.networks.live["generator"].layers[0].weight.clone()
     trainer.fit()
     assert isinstance(trainer.networks.live["generator"], mine.Translator)
     assert (trainer.networks.live["generator"].layers[0].weight - first).abs().max() > 1e-5
     log = trainer.loss_log
-    assert log.select("G") == ["G_GAN", "G_L1", "G_huber", "G_edges"]
+    assert log.select("G") == ["G_GAN", "G_L1", "G_huber", "G_edges", "G_near", "G_smooth"]
     assert [row["G_L1.weight"] for row in log.train] == pytest.approx([100, 100, 50, 50, 25, 25, 12.5, 12.5])
     assert all(row["gradients.largest"] > 0 for row in log.validation)
 

@@ -7,12 +7,17 @@ import numpy as np
 import pytest
 import torch
 import toy
-from torch import nn
+from torch import Tensor, nn
 
 from figura.base.error_collector import ErrorCollector
 from figura.base.errors import UserError
+from figura.dump import Dump
+from figura.engine.build import build_losses, build_networks
+from figura.engine.package_parts import PackageLoss
+from figura.evaluation.evaluate import Evaluation
 from figura.interfaces import Example, ExampleDataset
 from figura.recipe.types import NETWORK, find_type
+from figura.training.sanity_check import sanity_check
 from figura.training.trainer import Trainer
 
 
@@ -45,6 +50,31 @@ def made_of(width: int):
 
 def no_module(width: int) -> nn.Module:
     return width  # type: ignore[return-value]
+
+
+class Dice(nn.Module):
+    """One number for all pixels of a batch, which is no mean over its examples."""
+
+    def forward(self, x: Tensor, y: Tensor) -> Tensor:
+        return 1 - 2 * (x * y).abs().sum() / (x.abs().sum() + y.abs().sum())
+
+
+class NoiseRatio(nn.Module):
+    """Of the mean error of a batch: nearly the mean over examples, if these are alike."""
+
+    def forward(self, x: Tensor, y: Tensor) -> Tensor:
+        return (x - y).square().mean().log()
+
+
+class Features(nn.Module):
+    """Differences of random features, (N, 2, 4, 4); noise in training mode."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(nn.Conv2d(1, 2, 3, padding=1), nn.Dropout(0.5))
+
+    def forward(self, x: Tensor, y: Tensor) -> Tensor:
+        return (self.layers(x) - self.layers(y)).square()
 
 
 def fit(changes: dict[str, Any], run: Path) -> Trainer:
@@ -106,3 +136,121 @@ def test_trusted_types_only_takes_no_functions(monkeypatch):
     assert "unknown network" in line
     monkeypatch.delenv("FIGURA_TRUSTED_TYPES_ONLY")
     assert find_type("torch.nn.utils.parametrizations.orthogonal", NETWORK, "k", errors) is not None
+
+
+ROLES = {"inputs": {"input": "image", "target": "y"}, "weight": 2.0}
+PAIR = {"inputs": {"x": "image", "y": "y"}, "weight": 2.0}
+MEANS = [
+    {"type": "torch.nn.L1Loss"},
+    {"type": "torch.nn.L1Loss", "reduction": "none"},
+    {"type": "torch.nn.functional.l1_loss"},
+]
+
+
+@pytest.mark.parametrize("loss", MEANS, ids=["one number", "values of each pixel", "function"])
+@pytest.mark.parametrize("parts", [1, 2])
+def test_the_loss_of_a_package_is_the_same_loss_of_figura(tmp_path, loss, parts):
+    """In training, in parts of a batch, in validation (6 examples, 4 a batch), and for each example of a dump."""
+    changes = {"train.accumulation": parts}
+    ours = fit(changes, tmp_path / "ours")
+    theirs = fit(changes | {"losses.distance": loss | ROLES}, tmp_path / "theirs")
+    for split in ("train", "validation"):
+        rows = [getattr(one.loss_log, split) for one in (ours, theirs)]
+        assert len(rows[0]) == len(rows[1]) > 1
+        for mine, other in zip(*rows, strict=True):
+            assert other["distance.raw"] == pytest.approx(mine["distance.raw"], rel=1e-5)
+    dumps = []
+    for trainer, run in ((ours, "ours"), (theirs, "theirs")):
+        Evaluation(trainer.recipe, trainer.networks.ema, tmp_path / run / "dump", trainer.accelerator).write()
+        dumps.append(Dump(tmp_path / run / "dump").mode("plain").table["loss.distance"].to_numpy())
+    assert np.ptp(dumps[0]) > 0.01
+    np.testing.assert_allclose(dumps[1], dumps[0], rtol=1e-4)
+
+
+def test_a_function_gets_its_other_arguments(tmp_path):
+    loss = {"type": "torch.nn.functional.huber_loss", "delta": 0.1}
+    image, target = torch.randn(3, 1, 4, 4), torch.randn(3, 1, 4, 4)
+    built = build_losses(toy.checked({"losses.distance": loss | ROLES}), "painter", torch.device("cpu"))["distance"]
+    error = (image - target).abs()
+    expected = torch.where(error < 0.1, error.square() / 2, 0.1 * (error - 0.05)).mean(dim=(1, 2, 3))
+    with torch.no_grad():
+        torch.testing.assert_close(built.values("d", {"image": image, "y": target})["d"], expected)
+    torch.testing.assert_close(built.values("d", {"image": image, "y": target})["d"], expected.mean().expand(3))
+
+
+@pytest.mark.parametrize(
+    "changes", [{"train.accumulation": 2}, {"train.find_batch_size": True}, {"steps.painter.accumulation": 2}]
+)
+def test_a_loss_of_the_whole_batch_goes_in_one_part_alone(tmp_path, changes):
+    loss = {"losses.distance": {"type": "test_package_parts.Dice"} | PAIR}
+    fit(loss, tmp_path)
+    line = refused(loss | changes, tmp_path)
+    assert line.startswith(
+        "losses.distance: its value of a batch is not the mean of the values of its examples, so cut"
+    )
+
+
+def test_a_loss_of_the_whole_batch_goes_in_one_process_alone(monkeypatch):
+    recipe = toy.checked({"losses.distance": {"type": "test_package_parts.Dice"} | PAIR})
+    for ranks, said in ((1, []), (2, ["losses.distance: its value of a batch is not the mean"])):
+        monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
+        monkeypatch.setattr(torch.distributed, "get_world_size", lambda ranks=ranks: ranks)
+        errors, data = ErrorCollector(recipe.path), {"ramps": toy.Ramps(4)}
+        sanity_check(recipe, build_networks(recipe), data, data, errors)
+        assert [line.partition(": ")[2][: len(said[0])] for line in errors.lines] == said
+
+
+def test_examples_that_are_alike_do_not_hide_a_loss_of_the_whole_batch():
+    loss = PackageLoss(NoiseRatio())
+    x = torch.randn(1, 3, 8, 8).repeat(2, 1, 1, 1)
+    assert loss.of_each({"x": x, "y": -x}) is not None
+    assert not loss.is_mean({"x": x, "y": -x})
+    assert PackageLoss(nn.MSELoss()).is_mean({"input": x, "target": -x})
+    labels = torch.tensor([1, 2])
+    assert PackageLoss(nn.CrossEntropyLoss()).is_mean({"input": torch.randn(2, 3), "target": labels})
+    weighted = PackageLoss(nn.CrossEntropyLoss(weight=torch.tensor([1.0, 1.0, 5.0])))
+    assert not weighted.is_mean({"input": torch.randn(2, 3), "target": labels})
+
+
+def test_a_resumed_training_asks_again(tmp_path, monkeypatch):
+    """Its first part may have run in one process."""
+    loss = {"losses.distance": {"type": "test_package_parts.Dice"} | PAIR, "runtime.states": False}
+    fit(loss | {"train.steps": 4}, tmp_path)
+    trainer = Trainer(toy.checked(loss | {"train.steps": 8}), tmp_path)
+    monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.distributed, "get_world_size", lambda: 2)
+    with pytest.raises(UserError, match="is not the mean of the values of its examples"):
+        trainer.fit()
+
+
+def test_the_network_of_a_loss_stays_as_it_is(tmp_path):
+    trainer = fit({"losses.distance": {"type": "test_package_parts.Features"} | PAIR}, tmp_path)
+    (step,) = trainer.steps.values()
+    loss = step.losses["distance"].loss
+    assert not any(parameter.requires_grad for parameter in loss.parameters())
+    assert not any(module.training for module in loss.modules())
+    own = {id(parameter) for parameter in loss.parameters()}
+    assert own.isdisjoint(id(p) for group in step.optimizer.param_groups for p in group["params"])
+    assert [path.name for path in (tmp_path / "model").glob("*.safetensors")] == ["painter.safetensors"]
+
+
+@pytest.mark.parametrize(
+    ("loss", "said"),
+    [
+        ({"type": "torch.nn.L1Loss", "reductoin": "sum"} | ROLES, "(did you mean 'reduction'?)"),
+        ({"type": "torch.nn.L1Los"} | ROLES, "(did you mean 'torch.nn.L1Loss'?)"),
+        ({"type": "torch.nn.functional.l1_los"} | ROLES, "(did you mean 'torch.nn.functional.l1_loss'?)"),
+        ({"type": "torch.nn.functional.huber_loss", "delta": "1"} | ROLES, ".delta: found '1'; expected a number"),
+        ({"type": "torch.nn.L1Loss"} | ROLES | {"inputs": {"input": "image"}}, "target: missing; L1Loss needs it"),
+        ({"type": "torch.nn.L1Loss", "reduction": "men"} | ROLES, "men is not a valid value for reduction"),
+        ({"type": "toy.Painter", "inputs": {"x": "image"}, "weight": 1.0}, "gives a dict; a tensor is needed"),
+        ({"type": "vunet.VUNet", "inputs": {}, "weight": 1.0}, "'vunet.VUNet' is no loss (it is no Loss)"),
+        ({"type": "test_package_parts.make", "inputs": {}, "weight": 1.0}, "annotated to return a torch.Tensor"),
+        (
+            {"type": "torch.nn.Flatten", "start_dim": 0, "inputs": {"input": "image"}, "weight": 1.0},
+            "gives shape (32,)",
+        ),
+    ],
+)
+def test_what_is_wrong_with_a_loss_is_told_in_a_line(tmp_path, loss, said):
+    assert said in refused({"losses.distance": loss}, tmp_path)
