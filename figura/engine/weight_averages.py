@@ -22,7 +22,9 @@ class WeightAverages(AveragedModel):
         """Add a network's current weights; the first update copies them."""
         averages: list[Tensor] = [*self.module.parameters()]
         weights: list[Tensor] = [*model.parameters()]
-        if (count := int(self.n_averaged)) == 0:
+        if not weights:
+            pass  # buffers alone, such as a pool of pictures; `_foreach` takes no empty list
+        elif (count := int(self.n_averaged)) == 0:
             torch._foreach_copy_(averages, weights)
         else:
             torch._foreach_lerp_(averages, weights, 1 - self.ema.decay_at(count))

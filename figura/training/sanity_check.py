@@ -148,12 +148,22 @@ class _SanityCheck:
             # another injector may add the same name in other iterations
             state = State({k: v for k, v in view.items() if k not in injector.adds})
             read = {k: view[k] for k in injector.reads}
+            before = set(state)
             if self._tried(f"{key}.{name}", lambda: self._called(injector, state), read) is not None:  # noqa: B023
-                view |= {added: state[added] for added in injector.adds}
+                self._declared(injector, state.keys() - before, f"{key}.{name}")
+                view |= {added: state[added] for added in injector.adds if added in state}
 
     def _called(self, injector: Injector, state: State) -> bool:
         injector(state, self.networks, self.last)
         return True
+
+    def _declared(self, injector: Injector, added: set[str], key: str) -> None:
+        """Add an error for each name that an injector adds and does not declare in `adds`, or the other way round."""
+        kind = type(injector).__name__
+        for name in sorted(added - set(injector.adds)):
+            self.errors.add(key, f"{kind} adds {name!r}, which its `adds` does not have")
+        for name in sorted(set(injector.adds) - added):
+            self.errors.add(key, f"{kind} does not add {name!r}, which its `adds` has")
 
     def _formats(self, formats: Mapping[str, Format], values: Mapping[str, Any], key: str) -> None:
         for name, form in formats.items():

@@ -149,3 +149,30 @@ def test_only_one_place_gives_a_network_its_weights():
     both = {"train.init_from": {"run": "runs/a"}, "networks.painter.weights": "b.safetensors"}
     with pytest.raises(UserError, match=r"networks\.painter\.weights: train\.init_from gives this network its weights"):
         toy.checked(both)
+
+
+class Pool(torch.nn.Module):
+    """The last pictures; no parameters."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("kept", torch.zeros(4, 1, 4, 4))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.training:
+            self.kept[: len(x)] = x.detach()
+        return x
+
+
+def test_averages_of_a_network_without_parameters_are_its_buffers(run):
+    call = {"type": "Forward", "network": "pool", "inputs": {"x": "image"}, "outputs": {"output": "pooled"}}
+    changes = {
+        "networks.pool": {"type": "test_weights.Pool"},
+        "steps.painter.trains": ["painter", "pool"],
+        "steps.painter.injectors.pool": call,
+    }
+    trainer = Trainer(toy.checked(QUIET | changes), run)
+    trainer.fit()
+    kept = trainer.networks.ema["pool"].kept
+    assert kept.abs().sum() > 0
+    assert torch.equal(kept, trainer.networks.live["pool"].kept)

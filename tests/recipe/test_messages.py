@@ -24,7 +24,7 @@ from figura.base.error_collector import ErrorCollector, locate
 from figura.base.errors import UserError
 from figura.base.yaml12 import parse_yaml, read_yaml
 from figura.engine.build import build_networks, build_steps
-from figura.interfaces import Example, ExampleDataset, Records
+from figura.interfaces import Example, ExampleDataset, Injector, Records
 from figura.prediction.inputs import PhotoExamples
 from figura.recipe.load import check_recipe
 from figura.recipe.other_systems import WORDS
@@ -53,6 +53,17 @@ class ListedPhotos(PhotoExamples):
     @classmethod
     def provides(cls, arguments):
         return (*cls.names, *arguments["columns"].values())
+
+
+class Adding(Injector):
+    """Adds names that are others than it says."""
+
+    def __init__(self, says: list[str], adds: list[str]) -> None:
+        self.adds, self.added = tuple(says), adds
+
+    def __call__(self, state, networks, step):
+        for name in self.added:
+            state.add(name, state["x"])
 
 
 class Shapes(ExampleDataset):
