@@ -5,7 +5,6 @@ class that takes the arguments of the type, so that a recipe is checked as again
 """
 
 import inspect
-import types
 import typing
 from collections.abc import Callable
 from functools import cache, partial
@@ -15,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from figura.interfaces import Loss, batch_size, split_batch
+from figura.recipe.stand_ins import annotations, parameters, stand_in
 
 ALIKE = 1e-4
 """Relative difference below which a value of a batch is the mean over its examples: float32 sums of a picture."""
@@ -26,7 +26,7 @@ def network_of(function: Any) -> type[nn.Module] | None:
 
     A function counts if its return annotation is `torch.nn.Module` or a subclass.
     """
-    returns = _hints(function).get("return") if inspect.isfunction(function) else None
+    returns = annotations(function).get("return") if inspect.isfunction(function) else None
     if not (isinstance(returns, type) and issubclass(returns, nn.Module)):
         return None
 
@@ -36,7 +36,7 @@ def network_of(function: Any) -> type[nn.Module] | None:
             raise TypeError(f"gives a {type(made).__name__}; a torch.nn.Module is needed")
         return made
 
-    return _class(function, returns, {"__new__": new}, inspect.signature(function), _hints(function))
+    return stand_in(function, returns, {"__new__": new}, inspect.signature(function), annotations(function))
 
 
 class PackageLoss(Loss):
@@ -97,9 +97,9 @@ class PackageLoss(Loss):
 def loss_of(kind: Any) -> type[PackageLoss] | None:
     """Return a class of losses that call `kind`, a module or a function that returns a tensor; None for others."""
     if isinstance(kind, type) and issubclass(kind, nn.Module) and kind is not nn.Module:
-        arguments, roles = inspect.signature(kind), _without_self(kind.forward)
-        hints = _hints(kind.__init__)
-    elif inspect.isfunction(kind) and (hints := _hints(kind)).get("return") is Tensor:
+        arguments, roles = inspect.signature(kind), inspect.Signature(parameters(kind.forward, without=1))
+        hints = annotations(kind.__init__)
+    elif inspect.isfunction(kind) and (hints := annotations(kind)).get("return") is Tensor:
         every = inspect.signature(kind)
         tensors = {name for name, hint in hints.items() if hint is Tensor or Tensor in typing.get_args(hint)}
         arguments = every.replace(parameters=[p for p in every.parameters.values() if p.name not in tensors])
@@ -115,25 +115,4 @@ def loss_of(kind: Any) -> type[PackageLoss] | None:
 
     own = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
     forward.__signature__ = roles.replace(parameters=[own, *roles.parameters.values()])  # type: ignore[attr-defined]
-    return _class(kind, PackageLoss, {"__init__": init, "forward": forward}, arguments, hints)
-
-
-def _class(kind: Any, base: Any, content: dict[str, Any], arguments: inspect.Signature, hints: dict[str, Any]) -> Any:
-    """Return a subclass with the name of `kind` and a constructor of these arguments."""
-    init = content.setdefault("__init__", lambda self, **given: None)
-    init.__annotations__ = hints
-    named = {"adapts": kind, "__signature__": arguments, "__module__": kind.__module__, "__doc__": kind.__doc__}
-    return types.new_class(kind.__name__, (base,), exec_body=lambda body: body.update(named | content))
-
-
-def _without_self(forward: Any) -> inspect.Signature:
-    every = inspect.signature(forward)
-    return every.replace(parameters=list(every.parameters.values())[1:])
-
-
-def _hints(function: Any) -> dict[str, Any]:
-    """Return the annotations of a function; {} if some of its names exist for type checkers alone."""
-    try:
-        return typing.get_type_hints(function, include_extras=True)
-    except (NameError, TypeError, AttributeError):
-        return {}
+    return stand_in(kind, PackageLoss, {"__init__": init, "forward": forward}, arguments, hints)

@@ -27,6 +27,7 @@ from pydantic import (
 from figura.base.error_collector import ErrorCollector, NestedError, expectation
 from figura.base.errors import after_signal, memory_asked, one_line
 from figura.recipe.schema import Declaration, Recipe
+from figura.recipe.stand_ins import is_stand_in
 from figura.systems import PACKAGE as SYSTEMS
 from figura.systems import classes_in, find_systems, modules_below
 
@@ -75,7 +76,7 @@ NETWORK = Slot("network", "torch.nn.Module", adapter_name="figura.engine.package
 LOSS = Slot("loss", "figura.interfaces.Loss", adapter_name="figura.engine.package_parts.loss_of")
 OPTIMIZER = Slot("optimizer", "torch.optim.Optimizer", home="figura.optimizers")
 CALLBACK = Slot("callback", "figura.interfaces.Callback")
-SCORE = Slot("score", "figura.report.interfaces.Score")
+SCORE = Slot("score", "figura.report.interfaces.Score", adapter_name="figura.report.package_scores.score_of")
 PICTURE = Slot("picture", "figura.report.interfaces.Picture")
 TRUSTED_ONLY = "FIGURA_TRUSTED_TYPES_ONLY"  # environment variable set by `figura.recipe.trusted`
 LONGEST_NAME = 200  # characters of a type name
@@ -155,8 +156,9 @@ def _functions(module: Any, name: str | None = None) -> list[Any]:
 def _why_not(kind: Any, slot: Slot) -> str:
     if isinstance(kind, type) or slot.adapter_name is None:
         return f"it is no {slot.base.__name__}"
-    wanted = "torch.nn.Module" if slot is NETWORK else "torch.Tensor"
-    return f"a function counts if it is annotated to return a {wanted}"
+    if slot is SCORE:
+        return "it is a function; a class of torchmetrics counts"
+    return f"a function counts if it is annotated to return a torch.{'nn.Module' if slot is NETWORK else 'Tensor'}"
 
 
 def _is_dotted(name: str) -> bool:
@@ -222,7 +224,7 @@ def check_arguments(
         for name, parameter in every.items()
         if parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY) and name not in supplied
     }
-    takes_more = _is_adapted(kind) and any(parameter.kind is parameter.VAR_KEYWORD for parameter in every.values())
+    takes_more = is_stand_in(kind) and any(parameter.kind is parameter.VAR_KEYWORD for parameter in every.values())
     hints = typing.get_type_hints(kind.__init__, include_extras=True)  # type: ignore[misc]
     renamed: Mapping[str, str] = getattr(kind, "renamed", {})
     checked = {}
@@ -345,7 +347,7 @@ def construct(
         errors.add_below(key, error.errors)
         return None
     except (MemoryError, RuntimeError) as error:
-        if (asked := memory_asked(error)) is None and not _is_adapted(kind):
+        if (asked := memory_asked(error)) is None and not is_stand_in(kind):
             raise
         errors.add(key, one_line(f"{name}: {error}") if asked is None else f"{name}: {asked}; make it smaller")
         return None
@@ -355,15 +357,10 @@ def construct(
             errors.add(key, f"{name}: {error}")
         return None
     except Exception as error:
-        if not _is_adapted(kind) or after_signal(error):
+        if not is_stand_in(kind) or after_signal(error):
             raise
         errors.add(key, one_line(f"{name}: {type(error).__name__}: {error}"))
         return None
-
-
-def _is_adapted(kind: builtins.type) -> bool:
-    """Whether a class stands for a part of another package (`Slot.adapted`)."""
-    return "adapts" in vars(kind)
 
 
 def build(entry: Declaration, slot: Slot, key: str, file: Path = Path("recipe"), **supplied: Any) -> Any:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import figura.report.package_scores  # noqa: F401  # loaded by name (recipe/types.py), so that stages depend on it
 from figura.base.error_collector import ErrorCollector
 from figura.dump import Dump
 from figura.recipe.check_metrics import ERROR_KEY
