@@ -354,7 +354,7 @@ def construct(
     except (ValueError, OverflowError) as error:
         lacking = [one for one in getattr(kind, "from_data", ()) if one not in checked]
         if not lacking or errors.facts_known:  # otherwise, the facts of the data may be what is missing
-            errors.add(key, f"{name}: {error}")
+            errors.add(key, f"{name}: {'; '.join(map(str.strip, str(error).splitlines()))}")
         return None
     except Exception as error:
         if not is_stand_in(kind) or after_signal(error):

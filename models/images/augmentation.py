@@ -14,6 +14,7 @@ from models.images.augmentation_settings import (
     InputTransforms,
     PairAugmentation,
 )
+from models.images.further_transforms import transformed
 from models.images.photometry import Image, Tone
 
 Transform = TypeVar("Transform", bound=Chance)
@@ -74,7 +75,8 @@ def _moved(
         sizes = (dropout.holes, dropout.height, dropout.width)
         for hole in warps.random_holes(random, height, width, *sizes):
             x[hole], y[hole] = 0, 0
-    return x, y
+    moved = transformed({"x": x, "y": y}, both.further, random, label_maps)
+    return moved["x"], moved["y"]
 
 
 def _places(both: GeometricTransforms, random: np.random.Generator, height: int, width: int) -> warps.Map | None:
@@ -103,7 +105,7 @@ def _varied(image: Image, settings: InputTransforms, random: np.random.Generator
     if compression := _drawn(settings.compression, random):
         quality = int(random.integers(*compression.quality, endpoint=True))
         image = photometry.compressed(image, compression.type, quality)
-    return image
+    return transformed({"x": image}, settings.further, random)["x"]
 
 
 def _tones(jitter: ColourJitter, random: np.random.Generator) -> list[tuple[Tone, float]]:

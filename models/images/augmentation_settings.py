@@ -1,13 +1,15 @@
 """Settings of the entry `augmentation` of a dataset of pairs.
 
 `both` has transforms of both images, `input` those of x only. A missing transform is off; `chance` is the probability
-that a transform is applied.
+that a transform is applied. `further` are transforms of the package albumentations, by name and in their order, after
+the others: `{bend: {type: albumentations.ElasticTransform, p: 0.5}}`.
 """
 
 from typing import Annotated, Self, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
+from models.images.further_transforms import ImageTransforms, Transforms
 from models.images.photometry import Codec, Grey
 from models.images.warps import Distortion
 
@@ -118,6 +120,7 @@ class GeometricTransforms(Section):
     elastic: Elastic | None = None
     optical_distortion: OpticalDistortion | None = None
     coarse_dropout: CoarseDropout | None = None
+    further: Transforms = {}
 
 
 class InputTransforms(Section):
@@ -129,6 +132,7 @@ class InputTransforms(Section):
     gamma: Gamma | None = None
     greyscale: Greyscale | None = None
     compression: Compression | None = None
+    further: ImageTransforms = {}
 
 
 class PairAugmentation(Section):

@@ -1,0 +1,89 @@
+"""Transforms of the package albumentations in the entry `augmentation` of a dataset, by their own names.
+
+Its numbers are drawn from a seed of the example, so that an example is the same in any order and with any number of
+workers.
+"""
+
+import json
+import os
+from collections.abc import Collection, Mapping
+from functools import cache, partial
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import AfterValidator
+
+from figura.base.error_collector import ErrorCollector, NestedError
+from figura.base.errors import UserError
+from figura.recipe.schema import Declaration
+from figura.recipe.types import Slot, construct
+
+Image = NDArray[np.uint8]
+Entries = dict[str, Declaration]
+
+os.environ.setdefault("NO_ALBUMENTATIONS_UPDATE", "1")  # its import asks the internet for newer versions
+ANY = Slot("transform", "albumentations.BasicTransform")
+OF_AN_IMAGE = Slot("transform of one image", "albumentations.ImageOnlyTransform")
+
+
+def _built(entries: Mapping[str, Declaration], slot: Slot) -> list[Any]:
+    """Construct transforms. Raises ValueError if the package is missing or a declaration is wrong."""
+    try:
+        import_module("albumentations")
+    except ModuleNotFoundError as error:
+        raise ValueError(f"the package {error.name} is not installed; `pip install albumentations`") from None
+    errors = ErrorCollector(Path("augmentation"))
+    built = [construct(entry.type, entry.arguments, slot, name, errors) for name, entry in entries.items()]
+    if errors.lines:
+        raise NestedError(errors)
+    return built
+
+
+def _checked(entries: Entries, slot: Slot) -> Entries:
+    if entries:
+        _built(entries, slot)
+    return entries
+
+
+Transforms = Annotated[Entries, AfterValidator(partial(_checked, slot=ANY))]
+ImageTransforms = Annotated[Entries, AfterValidator(partial(_checked, slot=OF_AN_IMAGE))]
+
+
+def transformed(
+    images: dict[str, Image], entries: Entries, random: np.random.Generator, label_maps: Collection[str] = ()
+) -> dict[str, Image]:
+    """Return images of one size, uint8 (H, W, C), transformed alike; those in `label_maps` get no new colours.
+
+    Raises:
+        UserError: a transform fails, or changes a size or the number of channels.
+    """
+    if not entries:
+        return images
+    plain = [name for name in images if name not in label_maps]
+    first = next(iter(plain or images))  # albumentations wants something called `image`
+    kinds = {name: "image" if name in plain else "mask" for name in images if name != first or not plain}
+    content = json.dumps({name: entry.model_dump() for name, entry in entries.items()})
+    transform = _composed(content, tuple(kinds.items()))
+    transform.set_random_seed(int(random.integers(2**32)))
+    try:
+        made = transform(image=images[first], **{name: images[name] for name in kinds})
+    except (ValueError, TypeError, RuntimeError) as error:
+        raise UserError(f"albumentations: {error}") from error
+    results = {name: np.ascontiguousarray(made[name if name in kinds else "image"]) for name in images}
+    for name, result in results.items():
+        if result.shape != images[name].shape or result.dtype != np.uint8:
+            raise UserError(
+                f"albumentations: {name} of shape {images[name].shape} became {result.shape} of {result.dtype}; a "
+                "transform keeps them: figura itself crops and resizes"
+            )
+    return results
+
+
+@cache
+def _composed(content: str, kinds: tuple[tuple[str, str], ...]) -> Any:
+    """Return one transform of several, for the targets of these names and kinds beside `image`."""
+    entries = {name: Declaration(**entry) for name, entry in json.loads(content).items()}
+    return import_module("albumentations").Compose(_built(entries, ANY), additional_targets=dict(kinds))
