@@ -8,6 +8,7 @@ import os
 import sys
 import sysconfig
 import traceback
+import types
 import typing
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -225,7 +226,7 @@ def check_arguments(
         if parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY) and name not in supplied
     }
     takes_more = is_stand_in(kind) and any(parameter.kind is parameter.VAR_KEYWORD for parameter in every.values())
-    hints = typing.get_type_hints(kind.__init__, include_extras=True)  # type: ignore[misc]
+    hints = _hints(kind)
     renamed: Mapping[str, str] = getattr(kind, "renamed", {})
     checked = {}
     for name, value in arguments.items():
@@ -239,9 +240,10 @@ def check_arguments(
             continue
         hint = hints.get(parameters[name].name, Any)
         before = errors.count
-        if _may_hold_schedules(hint):
+        follows = _may_follow(kind, hint) and isinstance(value, dict) and isinstance(value.get("type"), str)
+        if follows or _may_hold_schedules(hint):
             value = _with_schedules(value, f"{key}.{name}", errors)
-        if errors.count == before:
+        if errors.count == before and not follows:
             value = _conforming(value, hint, f"{key}.{name}", errors)
         checked[parameters[name].name] = value
     for name, parameter in parameters.items():
@@ -265,6 +267,22 @@ def _may_hold_schedules(hint: Any) -> bool:
     if hint is Any or (isinstance(hint, type) and SCHEDULE.includes(hint)):
         return True
     return any(map(_may_hold_schedules, typing.get_args(hint)))
+
+
+def _hints(kind: builtins.type) -> dict[str, Any]:
+    return typing.get_type_hints(kind.__init__, include_extras=True)  # type: ignore[misc]
+
+
+def _may_follow(kind: builtins.type, hint: Any) -> bool:
+    """Whether an argument is a number of an injector, which may follow a schedule (`Injector.following`)."""
+    return hasattr(kind, "following") and not _may_hold_schedules(hint) and bool({int, float} & _numbers(hint))
+
+
+def _numbers(hint: Any) -> set[Any]:
+    """Return the plain types that an annotation allows, without those of items of lists and maps."""
+    if typing.get_origin(hint) in (typing.Union, types.UnionType):
+        return set[Any]().union(*map(_numbers, typing.get_args(hint)))
+    return _numbers(typing.get_args(hint)[0]) if typing.get_origin(hint) is typing.Annotated else {hint}
 
 
 def _with_schedules(value: Any, key: str, errors: ErrorCollector) -> Any:
@@ -342,7 +360,7 @@ def construct(
     if errors.count > before:
         return None
     try:
-        return kind(**checked, **supplied)
+        return _constructed(kind, checked, supplied)
     except NestedError as error:
         errors.add_below(key, error.errors)
         return None
@@ -361,6 +379,15 @@ def construct(
             raise
         errors.add(key, one_line(f"{name}: {type(error).__name__}: {error}"))
         return None
+
+
+def _constructed(kind: Any, checked: Mapping[str, Any], supplied: Mapping[str, Any]) -> Any:
+    """Call the constructor; an injector with schedules where it takes numbers follows them."""
+    hints = _hints(kind)
+    scheduled = {name: hints.get(name, Any) for name, value in checked.items() if SCHEDULE.includes(type(value))}
+    if numbers := {n: float if float in _numbers(h) else int for n, h in scheduled.items() if _may_follow(kind, h)}:
+        return kind.following(checked, numbers)
+    return kind(**checked, **supplied)
 
 
 def build(entry: Declaration, slot: Slot, key: str, file: Path = Path("recipe"), **supplied: Any) -> Any:
