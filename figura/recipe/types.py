@@ -95,7 +95,8 @@ def find_type(name: str, slot: Slot, key: str, errors: ErrorCollector) -> builti
         for candidate in _candidates(package) if package else [str(slot.home)]:
             if not kinds and (module := _import(candidate)) is not None:  # import another package only if necessary
                 modules.append(module)
-                kinds = list(_classes(module, attribute)) or _functions(module, attribute)
+                kinds = [kind for _, kind in _classes(module, attribute)]
+                kinds = kinds or [function for _, function in _functions(module, attribute)]
     except _BrokenModuleError as error:
         errors.add(key, f"{slot.what} {name!r}: {error}")
         return None
@@ -113,8 +114,8 @@ def find_type(name: str, slot: Slot, key: str, errors: ErrorCollector) -> builti
         errors.add(key, f"{name!r} is no {slot.what}{why}")
         return None
     prefix = f"{package}." if package else ""
-    there = [kind for module in modules for kind in (*_classes(module), *_functions(module))]
-    known = {prefix + kind.__name__ for kind in there if _fits(kind, slot) or slot.adapted(kind)}
+    there = [one for module in modules for one in (*_classes(module), *_functions(module))]
+    known = {prefix + called for called, kind in there if _fits(kind, slot) or slot.adapted(kind)}
     errors.add_unknown(key, name, known, slot.what)
     return None
 
@@ -131,27 +132,27 @@ def _candidates(package: str) -> list[str]:
     return list(dict.fromkeys([inside, package]))
 
 
-def _classes(module: Any, name: str | None = None) -> Iterator[builtins.type]:
-    """Yield the classes of a module, or of all modules in a package of `models`; with `name`, only those of that name.
+def _classes(module: Any, name: str | None = None) -> Iterator[tuple[str, builtins.type]]:
+    """Yield the classes of a module, or of all modules in a package of `models`, by name; with `name`, only those.
 
     A module is imported only if its source defines such a class, so a recipe loads only the code it names.
     """
     public = [name] if name else [one for one in vars(module) if not one.startswith("_")]
-    yield from (kind for one in public if isinstance(kind := getattr(module, one, None), type))
+    yield from ((one, kind) for one in public if isinstance(kind := getattr(module, one, None), type))
     if module.__name__.partition(".")[0] not in (SYSTEMS, "figura") or not hasattr(module, "__path__"):
         return
     for folder in map(Path, module.__path__):
         for parts, path in modules_below(folder):
             if names := [one for one in classes_in(path) if (one == name if name else not one.startswith("_"))]:
                 home = _import(".".join((module.__name__, *parts)))
-                yield from (getattr(home, one) for one in names)
+                yield from ((one, getattr(home, one)) for one in names)
 
 
-def _functions(module: Any, name: str | None = None) -> list[Any]:
-    """Return the functions of a module; with `name`, only that one. With trusted types only, there are none."""
+def _functions(module: Any, name: str | None = None) -> Iterator[tuple[str, Any]]:
+    """Yield the functions of a module by name; with `name`, only that one. With trusted types only, there are none."""
     public = [name] if name else [one for one in vars(module) if not one.startswith("_")]
-    found = [getattr(module, one, None) for one in public] if not os.environ.get(TRUSTED_ONLY) else []
-    return [one for one in found if inspect.isfunction(one)]
+    if not os.environ.get(TRUSTED_ONLY):
+        yield from ((one, found) for one in public if inspect.isfunction(found := getattr(module, one, None)))
 
 
 def _why_not(kind: Any, slot: Slot) -> str:
