@@ -5,6 +5,7 @@ In figura's repository, the systems are beside this package. The wheel has a cop
 """
 
 import importlib
+import pkgutil
 import re
 import sys
 from functools import cache
@@ -62,3 +63,15 @@ def modules_below(folder: Path) -> list[tuple[tuple[str, ...], Path]]:
 def classes_in(path: Path) -> list[str]:
     """Return the names of the classes that a file defines, by its text: importing it would run it."""
     return CLASS.findall(path.read_text(encoding="utf-8", errors="replace"))  # names are readable in any encoding
+
+
+def modules_with(prefix: str, function: str) -> dict[str, str]:
+    """Return the modules of all systems whose file is called `<prefix><name>.py` and defines a function, by name."""
+    find_systems()
+    found = {}
+    for system in pkgutil.iter_modules(importlib.import_module(PACKAGE).__path__):
+        folder = Path(system.module_finder.path) / system.name  # type: ignore[union-attr]
+        for file in folder.glob(f"{prefix}*.py"):
+            if f"\ndef {function}(" in file.read_text("utf-8"):
+                found[file.stem.removeprefix(prefix)] = f"{PACKAGE}.{system.name}.{file.stem}"
+    return dict(sorted(found.items()))

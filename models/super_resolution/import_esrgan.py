@@ -80,6 +80,12 @@ def _generator(tensors: Tensors) -> Plan:
         "unshuffle": unshuffle,
         "bicubic_skip": False,
     }
+    places = places_of(names, blocks, doublings)
+    return Plan("super_resolution.RRDBGenerator", settings, places, (RECIPE, "generator"))
+
+
+def places_of(names: Names, blocks: int, doublings: int) -> dict[str, str]:
+    """Return the names of the generator's tensors here, by those in a file."""
     modules = {names.first: "first", names.trunk: f"trunk.{blocks}", names.painting: "painting", names.last: "last"}
     modules |= {up: f"ups.{i}" for i, up in enumerate(names.ups[:doublings])}
     modules |= {
@@ -88,7 +94,7 @@ def _generator(tensors: Tensors) -> Plan:
         for r in range(3)
         for c in range(5)
     }
-    return Plan("super_resolution.RRDBGenerator", settings, convolutions(modules), (RECIPE, "generator"))
+    return convolutions(modules)
 
 
 def _names(tensors: Tensors) -> Names:

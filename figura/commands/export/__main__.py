@@ -9,6 +9,9 @@ Each file is run beside PyTorch on examples of `evaluate.data`: one, several, an
 takes any. A table says how far the results differ, and how long both take. A file whose results differ by more than
 the tolerance is not written, and the exit status is 1; also where a network that a mode calls has no file.
 
+A format may also be one for which a system has a module `models/SYSTEM/export_FORMAT.py` (spandrel): FOLDER then gets
+the weights of each network that this program knows, <network>.safetensors, by its names.
+
 Metadata of a file say the recipe, versions, the SHA-256 of the weights, and how pictures become inputs. What they
 mean, and how to find people without PyTorch: docs/export.md.
 """
@@ -29,6 +32,7 @@ from figura.recipe.load import check_recipe
 from figura.recipe.pipeline import PIPELINE, entries
 from figura.recipe.schema_check import check_schema
 from figura.recipe.trusted import HELP, OPTION, refuse_untrusted, refuse_untrusted_model
+from figura.systems import modules_with
 
 if TYPE_CHECKING:
     from figura.commands.export.files import Exported
@@ -39,11 +43,12 @@ TOLERANCE = 1e-4
 def main(arguments: list[str]) -> None:
     """Export the networks of a run."""
     assert __doc__
+    of_systems = modules_with("export_", "exported")
     parser = argparse.ArgumentParser(
         prog="figura export", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("run", type=Path, metavar="RUN", help="folder of the run, such as runs/pose, or a model")
-    parser.add_argument("--format", choices=PACKAGES, default="onnx", help="default: onnx")
+    parser.add_argument("--format", choices=[*PACKAGES, *of_systems], default="onnx", help="default: onnx")
     parser.add_argument("--output", type=Path, metavar="FOLDER", help="default: the folder `export` of the run")
     parser.add_argument("--recipe", type=Path, metavar="FILE", help=f"params file; default: that of RUN in {PIPELINE}")
     parser.add_argument(
@@ -52,7 +57,8 @@ def main(arguments: list[str]) -> None:
     )  # fmt: skip
     parser.add_argument(OPTION, action="store_true", help=HELP)
     args = parser.parse_args(arguments)
-    _need_packages(args.format)
+    if args.format in PACKAGES:
+        _need_packages(args.format)
     model = model_folder(args.run)
     file, output = args.recipe or _recipe_file(args.run, model), args.output or _folder(model)
     content = _content(file, model, args.trusted_types_only)
@@ -60,6 +66,11 @@ def main(arguments: list[str]) -> None:
     from figura.commands.export.files import export
 
     recipe = check_recipe(content, file, ["evaluate", "predict"], trained_facts(model))
+    if args.format in of_systems:
+        from figura.commands.export.weights import export_weights
+
+        print(*map(printable, export_weights(model, recipe, output, of_systems[args.format])), sep="\n")
+        return
     show(export(model, recipe, output, args.format, args.tolerance))
 
 

@@ -12,7 +12,6 @@ command prints the entry of a recipe for the network. Pickled code in a file is 
 
 import argparse
 import importlib
-import pkgutil
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -24,8 +23,7 @@ from figura.base.yaml12 import read_yaml, to_yaml
 from figura.commands.import_weights.outputs import SUFFIX, refuse_output
 from figura.recipe.load import check_recipe
 from figura.recipe.schema_check import check_schema
-from figura.systems import PACKAGE as SYSTEMS
-from figura.systems import find_systems
+from figura.systems import modules_with
 
 if TYPE_CHECKING:
     from torch import nn
@@ -59,14 +57,7 @@ def main(arguments: list[str]) -> None:
 
 def importers() -> dict[str, str]:
     """Return the modules that read files of other programs, by kind: those called `import_KIND` of the systems."""
-    find_systems()
-    found = {}
-    for system in pkgutil.iter_modules(importlib.import_module(SYSTEMS).__path__):
-        folder = Path(system.module_finder.path) / system.name  # type: ignore[union-attr]
-        for file in folder.glob("import_*.py"):
-            if "\ndef plan(" in file.read_text("utf-8"):
-                found[file.stem.removeprefix("import_")] = f"{SYSTEMS}.{system.name}.{file.stem}"
-    return dict(sorted(found.items()))
+    return modules_with("import_", "plan")
 
 
 def _parse(arguments: list[str], kinds: Iterable[str]) -> argparse.Namespace:
