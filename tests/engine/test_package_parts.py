@@ -8,16 +8,16 @@ import pytest
 import torch
 import toy
 from torch import Tensor, nn
+from two_processes import run_in_two
 
 from figura.base.error_collector import ErrorCollector
 from figura.base.errors import UserError
 from figura.dump import Dump
-from figura.engine.build import build_losses, build_networks
+from figura.engine.build import build_losses
 from figura.engine.package_parts import PackageLoss
 from figura.evaluation.evaluate import Evaluation
 from figura.interfaces import Example, ExampleDataset
 from figura.recipe.types import NETWORK, find_type
-from figura.training.sanity_check import sanity_check
 from figura.training.trainer import Trainer
 
 
@@ -190,14 +190,23 @@ def test_a_loss_of_the_whole_batch_goes_in_one_part_alone(tmp_path, changes):
     )
 
 
-def test_a_loss_of_the_whole_batch_goes_in_one_process_alone(monkeypatch):
-    recipe = toy.checked({"losses.distance": {"type": "test_package_parts.Dice"} | PAIR})
-    for ranks, said in ((1, []), (2, ["losses.distance: its value of a batch is not the mean"])):
-        monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
-        monkeypatch.setattr(torch.distributed, "get_world_size", lambda ranks=ranks: ranks)
-        errors, data = ErrorCollector(recipe.path), {"ramps": toy.Ramps(4)}
-        sanity_check(recipe, build_networks(recipe), data, data, errors)
-        assert [line.partition(": ")[2][: len(said[0])] for line in errors.lines] == said
+def test_two_processes_train_as_one(tmp_path):
+    """A rank's number is that of its shard."""
+    loss = {"losses.distance": {"type": "torch.nn.L1Loss"} | ROLES, "networks.painter.dropout": 0.0}
+    one = [row["distance.raw"] for row in fit(loss, tmp_path / "one").loss_log.train]
+
+    def job():
+        two = [row["distance.raw"] for row in fit(loss, tmp_path / "two").loss_log.train]
+        assert two == pytest.approx(one, rel=1e-5)
+
+    run_in_two(job)
+
+
+def test_two_processes_refuse_a_loss_of_the_whole_batch(tmp_path):
+    loss = {"losses.distance": {"type": "test_package_parts.Dice"} | PAIR}
+    run_in_two(
+        lambda: refused(loss, tmp_path).index("its value of a batch is not the mean of the values of its examples")
+    )
 
 
 def test_examples_that_are_alike_do_not_hide_a_loss_of_the_whole_batch():

@@ -12,8 +12,6 @@ from figura.evaluation.evaluate import Evaluation
 from figura.report.metrics import compute_metrics
 from figura.training.trainer import Trainer
 
-pytest.importorskip("torchmetrics", reason="the package torchmetrics is not installed")
-
 ROLES = {"mode": "plain", "inputs": {"preds": "image", "target": "y"}}
 
 
