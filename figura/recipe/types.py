@@ -28,7 +28,7 @@ from pydantic import (
 from figura.base.error_collector import ErrorCollector, NestedError, expectation
 from figura.base.errors import after_signal, memory_asked, one_line
 from figura.recipe.schema import Declaration, Recipe
-from figura.recipe.stand_ins import is_stand_in
+from figura.recipe.stand_ins import annotations, is_stand_in
 from figura.systems import PACKAGE as SYSTEMS
 from figura.systems import classes_in, find_systems, modules_below
 
@@ -271,7 +271,7 @@ def _may_hold_schedules(hint: Any) -> bool:
 
 
 def _hints(kind: builtins.type) -> dict[str, Any]:
-    return typing.get_type_hints(kind.__init__, include_extras=True)  # type: ignore[misc]
+    return annotations(kind.__init__)  # type: ignore[misc]
 
 
 def _may_follow(kind: builtins.type, hint: Any) -> bool:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 import toy
+from safetensors.torch import load_file
 from torch import Tensor, nn
 from two_processes import run_in_two
 
@@ -126,6 +127,8 @@ def test_a_frozen_network_may_have_its_own_weights(tmp_path, capsys):
     trainer = fit({"networks.judge": MAKE | {"weights": "own"}}, tmp_path)
     assert "network 'judge' starts from the weights that its type gives it, digest " in capsys.readouterr().out
     assert not any(parameter.requires_grad for parameter in trainer.networks.live["judge"].parameters())
+    kept = load_file(tmp_path / "model/judge.safetensors")
+    assert all(torch.equal(kept[name], value) for name, value in trainer.networks.live["judge"].state_dict().items())
 
 
 def test_trusted_types_only_takes_no_functions(monkeypatch):
