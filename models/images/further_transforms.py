@@ -65,25 +65,58 @@ def transformed(
     plain = [name for name in images if name not in label_maps]
     first = next(iter(plain or images))  # albumentations wants something called `image`
     kinds = {name: "image" if name in plain else "mask" for name in images if name != first or not plain}
-    content = json.dumps({name: entry.model_dump() for name, entry in entries.items()})
-    transform = _composed(content, tuple(kinds.items()))
+    made = _applied(
+        entries, random, tuple(kinds.items()), image=images[first], **{name: images[name] for name in kinds}
+    )
+    results = {name: made[name if name in kinds else "image"] for name in images}
+    return {name: _of_its_size(name, result, images[name]) for name, result in results.items()}
+
+
+def transformed_with_points(
+    image: Image, points: NDArray[np.float64], entries: Entries, random: np.random.Generator
+) -> tuple[Image, NDArray[np.float64]]:
+    """Return an image, uint8 (H, W, 3), and where its points (n, 2), x and y in pixels, have moved.
+
+    Raises:
+        UserError: see `transformed`; or a transform loses points, as some distortions do.
+    """
+    made = _applied(entries, random, None, image=image, keypoints=points)
+    moved = np.asarray(made["keypoints"], dtype=np.float64).reshape(-1, 2)
+    if len(moved) != len(points):
+        raise UserError(
+            f"albumentations: {len(moved)} of {len(points)} points come back; joints need a transform that keeps each, "
+            "such as Affine, Perspective and flips"
+        )
+    return _of_its_size("the picture", made["image"], image), moved
+
+
+def _applied(
+    entries: Entries, random: np.random.Generator, kinds: tuple[tuple[str, str], ...] | None, **given: Any
+) -> dict[str, Any]:
+    """Apply the transforms; `kinds` are the targets beside `image`, None for keypoints."""
+    transform = _composed(json.dumps({name: entry.model_dump() for name, entry in entries.items()}), kinds)
     transform.set_random_seed(int(random.integers(2**32)))
     try:
-        made = transform(image=images[first], **{name: images[name] for name in kinds})
+        made: dict[str, Any] = transform(**given)
     except (ValueError, TypeError, RuntimeError) as error:
         raise UserError(f"albumentations: {error}") from error
-    results = {name: np.ascontiguousarray(made[name if name in kinds else "image"]) for name in images}
-    for name, result in results.items():
-        if result.shape != images[name].shape or result.dtype != np.uint8:
-            raise UserError(
-                f"albumentations: {name} of shape {images[name].shape} became {result.shape} of {result.dtype}; a "
-                "transform keeps them: figura itself crops and resizes"
-            )
-    return results
+    return made
+
+
+def _of_its_size(name: str, result: Any, image: Image) -> Image:
+    if result.shape != image.shape or result.dtype != np.uint8:
+        raise UserError(
+            f"albumentations: {name} of shape {image.shape} became {result.shape} of {result.dtype}; a transform keeps "
+            "them: figura itself crops and resizes"
+        )
+    return np.ascontiguousarray(result)
 
 
 @cache
-def _composed(content: str, kinds: tuple[tuple[str, str], ...]) -> Any:
-    """Return one transform of several, for the targets of these names and kinds beside `image`."""
-    entries = {name: Declaration(**entry) for name, entry in json.loads(content).items()}
-    return import_module("albumentations").Compose(_built(entries, ANY), additional_targets=dict(kinds))
+def _composed(content: str, kinds: tuple[tuple[str, str], ...] | None) -> Any:
+    """Return one transform of several; see `_applied`."""
+    package: Any = import_module("albumentations")
+    built = _built({name: Declaration(**entry) for name, entry in json.loads(content).items()}, ANY)
+    if kinds is None:
+        return package.Compose(built, keypoint_params=package.KeypointParams(format="xy", remove_invisible=False))
+    return package.Compose(built, additional_targets=dict(kinds))

@@ -18,6 +18,7 @@ from figura.interfaces import Example, ExampleDataset
 from figura.recipe.types import checked_call
 from models.images.augmentation import augment
 from models.images.augmentation_settings import Chance, InputTransforms, Limits, PairAugmentation, Section
+from models.images.further_transforms import Transforms
 from models.pose.affine import (
     MEAN_COLOUR,
     Geometry,
@@ -30,6 +31,7 @@ from models.pose.affine import (
 from models.pose.annotations import Annotations
 from models.pose.argument_types import Categories, Count, Deviations, Side, categories_from, skeleton_of
 from models.pose.encoders import Caf, Cif, CifDet
+from models.pose.further_transforms import moved_scene
 from models.pose.scene_table import SceneTable, read_categories
 
 KINDS: dict[str, type[Cif] | type[Caf] | type[CifDet]] = {"cif": Cif, "caf": Caf, "cifdet": CifDet}
@@ -45,11 +47,15 @@ class GaussianBlur(Chance):
 
 
 class SceneAugmentation(Section):
-    """The augmentation of a scene, in this order: geometry, blur, then colours and compression."""
+    """The augmentation of a scene, in this order: geometry, blur, colours and compression, and then `further`.
+
+    `further` are transforms of the package albumentations that move joints and boxes with the picture.
+    """
 
     geometry: Geometry = Geometry()
     blur: GaussianBlur | None = None
     pixels: InputTransforms = InputTransforms()
+    further: Transforms = Field(default_factory=dict)
 
 
 class View(NamedTuple):
@@ -257,6 +263,9 @@ class Scenes(ExampleDataset):
         if self.augmentation is not None:
             picture = _varied(picture, self.augmentation, random)
         placed = _placed(scene, placement, self.skeleton, self.augmentation.geometry if self.augmentation else None)
+        if self.augmentation is not None and self.augmentation.further:
+            entries = self.augmentation.further
+            picture, placed, placement = moved_scene(picture, placed, placement, entries, self.skeleton, random)
         people = placed.where(placed.categories == self.table.person_field)
         return View(picture, people, placed, placement)
 
