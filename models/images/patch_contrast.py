@@ -39,7 +39,7 @@ class PatchProjection(nn.Module):
         super().__init__()
         if min(*channels, patches, size) < 1:
             raise ValueError(f"channels {list(channels)}, patches {patches}, size {size}: at least 1 of each is needed")
-        self.patches = patches
+        self.channels, self.patches = list(channels), patches
         self.projections = nn.ModuleList(
             nn.Sequential(nn.Linear(width, size), nn.ReLU(), nn.Linear(size, size)) for width in channels
         )
@@ -56,10 +56,9 @@ class PatchProjection(nn.Module):
         Raises:
             UserError: the layers or their channels are not those of `channels`.
         """
-        widths = [projection[0].in_features for projection in self.projections]
-        if [one.shape[1] for one in queries.values()] != widths or keys.keys() != queries.keys():
+        if [one.shape[1] for one in queries.values()] != self.channels or keys.keys() != queries.keys():
             found = ", ".join(f"{name} {one.shape[1]}" for name, one in queries.items())
-            raise UserError(f"features for PatchProjection: found channels {found}; `channels` says {widths}")
+            raise UserError(f"features for PatchProjection: found channels {found}; `channels` says {self.channels}")
         projected: dict[str, dict[str, Tensor]] = {"queries": {}, "keys": {}}
         for projection, (name, query) in zip(self.projections, queries.items(), strict=True):
             places = torch.rand(len(query), query[0, 0].numel(), device=query.device).argsort(dim=1)[:, : self.patches]
