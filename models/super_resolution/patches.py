@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
 from figura.base.errors import UserError
 from figura.base.pictures import SUFFIXES, decode_raw, picture_facts
@@ -15,6 +14,7 @@ from figura.interfaces import Example, ExampleDataset
 from models.images.augmentation import augment
 from models.images.augmentation_settings import GeometricTransforms, PairAugmentation
 from models.images.pairs import normalised
+from models.images.photometry import Image
 from models.super_resolution.degradation_settings import Degradation, Sharpening
 from models.super_resolution.degradations import degraded, sharpened
 from models.super_resolution.resampling import Kernel, resample
@@ -78,12 +78,8 @@ class Patches(ExampleDataset):
         self.degradation = degradation or Degradation(kernels={"bicubic": 1.0})
         self.sharpening = sharpening
         self.augmentation = None if augmentation is None else PairAugmentation(both=augmentation)
-        self.folder, self.manifest = _folder(Path(root), split), Manifest(Path(root))
-        paths = sorted(
-            path.relative_to(self.folder)
-            for path in self.folder.rglob("*")
-            if path.suffix.lower() in SUFFIXES and not path.name.startswith(".")
-        )
+        self.folder, self.manifest = split_folder(Path(root), split), Manifest(Path(root))
+        paths = images_below(self.folder)
         if not paths:
             raise UserError(f"{self.folder}: has no images ({', '.join(SUFFIXES)})")
         self.manifest.check_count(self.folder, len(paths))
@@ -131,17 +127,21 @@ class Patches(ExampleDataset):
         height, width = image.shape[:2]
         if min(height, width) < least:  # the size was not in the header
             raise UserError(f"{path}: {width} x {height} pixels, smaller than {least} x {least}, a patch; remove it")
+        lq, hq, sharp = self._pictures(image, index, random)
+        size = (hq.shape[0], hq.shape[1])
+        others: Example = {kernel: normalised(resample(lq, size, kernel)) for kernel in self.baselines}
+        if self.sharpening is not None:
+            others["sharp"] = normalised(sharp)
+        name = self.paths[index].with_suffix("").as_posix()
+        return {"lq": normalised(lq), "hq": normalised(hq), **others, "index": index, "name": name}
+
+    def _pictures(self, image: Image, index: int, random: np.random.Generator) -> tuple[Image, Image, Image]:
+        """Return the input, the patch, and the sharpened patch, uint8 (height, width, 3), of an image."""
         hq = self._patch(image, random)
         sharp = hq if self.sharpening is None else sharpened(hq, self.sharpening)
-        lq = degraded(sharp, self.degradation, self.scale, random)
-        size = (hq.shape[0], hq.shape[1])
-        baselines: Example = {kernel: normalised(resample(lq, size, kernel)) for kernel in self.baselines}
-        if self.sharpening is not None:
-            baselines["sharp"] = normalised(sharp)
-        name = self.paths[index].with_suffix("").as_posix()
-        return {"lq": normalised(lq), "hq": normalised(hq), **baselines, "index": index, "name": name}
+        return degraded(sharp, self.degradation, self.scale, random), hq, sharp
 
-    def _patch(self, image: NDArray[np.uint8], random: np.random.Generator) -> NDArray[np.uint8]:
+    def _patch(self, image: Image, random: np.random.Generator) -> Image:
         height, width = image.shape[:2]
         if self.size is None:
             image = image[: height - height % self.scale, : width - width % self.scale]
@@ -161,7 +161,17 @@ def _size(path: Path) -> tuple[int, int] | None:
     return height, width
 
 
-def _folder(root: Path, split: str) -> Path:
+def images_below(folder: Path) -> list[Path]:
+    """Return the images below a folder, relative to it, sorted; hidden ones are skipped."""
+    return sorted(
+        path.relative_to(folder)
+        for path in folder.rglob("*")
+        if path.suffix.lower() in SUFFIXES and not path.name.startswith(".")
+    )
+
+
+def split_folder(root: Path, split: str) -> Path:
+    """Return the folder of a split's images. Raises UserError if there is none."""
     prepared, plain = root / "images" / split, root / split
     folder = prepared if prepared.is_dir() else plain
     if not folder.is_dir():

@@ -1,0 +1,79 @@
+"""Dataset of image patches whose small versions are files, too."""
+
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from figura.base.errors import UserError
+from figura.base.pictures import decode_raw
+from models.images.augmentation import augment
+from models.images.augmentation_settings import GeometricTransforms, PairAugmentation
+from models.images.photometry import Image
+from models.super_resolution.patches import Patches, images_below, split_folder
+from models.super_resolution.resampling import Kernel
+
+EXACT = ("horizontal_flip", "vertical_flip", "rotate90")
+
+
+class PairedPatches(Patches):
+    """`Patches` whose inputs are read from another split, `small`, of the same dataset.
+
+    The small version of an image has its path, with any suffix; its name may end in `x<scale>`, as in DIV2K. It is as
+    large as the image divided by `scale`, rounded down. `augmentation` flips and turns both.
+
+    Raises UserError for an image without a small version, and, when it is read, for one of another size; ValueError for
+    a transform that would not move both alike. Otherwise like `Patches`.
+    """
+
+    def __init__(
+        self,
+        *,
+        root: str,
+        split: str,
+        small: str,
+        scale: int,
+        size: int | None,
+        crop: Literal["random", "centre"] = "centre",
+        augmentation: GeometricTransforms | None = None,
+        baselines: tuple[Kernel, ...] = (),
+    ) -> None:
+        super().__init__(
+            root=root, split=split, scale=scale, size=size, crop=crop, augmentation=augmentation, baselines=baselines
+        )
+        moved = [] if augmentation is None else sorted(augmentation.model_fields_set - set(EXACT))
+        if moved:
+            raise ValueError(f"augmentation.{moved[0]}: a pair of sizes can only be flipped and turned")
+        self.small_folder = split_folder(Path(root), small)
+        files = {path.with_suffix("").as_posix(): path for path in images_below(self.small_folder)}
+        stems = [path.with_suffix("").as_posix() for path in self.paths]
+        found = [files.get(stem, files.get(f"{stem}x{scale}")) for stem in stems]
+        if missing := [path for path, one in zip(self.paths, found, strict=True) if one is None]:
+            raise UserError(
+                f"{self.small_folder}: {len(missing)} of {len(found)} images have no small version there, such as "
+                f"{missing[0]} (or {missing[0].stem}x{scale}{missing[0].suffix})"
+            )
+        self.small_paths = [one for one in found if one is not None]
+
+    def _pictures(self, image: Image, index: int, random: np.random.Generator) -> tuple[Image, Image, Image]:
+        path = self.small_folder / self.small_paths[index]
+        lq = decode_raw(self.manifest.read_bytes(path), path, advice="remove it").pixels
+        expected = (image.shape[0] // self.scale, image.shape[1] // self.scale)
+        if lq.shape[:2] != expected:
+            raise UserError(
+                f"{path}: {lq.shape[1]} x {lq.shape[0]} pixels; at scale {self.scale}, the small version of "
+                f"{self.paths[index]} has {expected[1]} x {expected[0]}"
+            )
+        height, width = expected if self.size is None else (self.size // self.scale,) * 2
+        room = (expected[0] - height, expected[1] - width)
+        if self.crop == "random":
+            top, left = (int(random.integers(one, endpoint=True)) for one in room)
+        else:
+            top, left = (one // 2 for one in room)
+        lq = lq[top : top + height, left : left + width]
+        hq = image[top * self.scale : (top + height) * self.scale, left * self.scale : (left + width) * self.scale]
+        # as large as the patch, the small one is moved with it: each pixel is a square of `scale`
+        squares = lq.repeat(self.scale, axis=0).repeat(self.scale, axis=1)
+        both = None if self.augmentation is None else PairAugmentation(both=self.augmentation.both)
+        squares, hq = augment(squares, hq, both, (hq.shape[0], hq.shape[1]), random, ())
+        return np.ascontiguousarray(squares[:: self.scale, :: self.scale]), hq, hq
