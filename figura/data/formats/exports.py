@@ -157,10 +157,12 @@ def _of_list(path: Path, files: list[Path], content: Any, key: str) -> Export | 
     if path.is_dir() and (content in (None, []) or "keypoint_scores" in keys):
         return _mmpose(files, path, content)
     if {"joints", "joints_vis", "image"} <= keys:
-        export = Export(first, "MPII", partial(_mpii, first), SETS["mpii"].keypoints, predicted=False)
+        export = Export(
+            first, "MPII", partial(_listed, first, _mpii_person, "image"), SETS["mpii"].keypoints, predicted=False
+        )
     elif "image_id" in keys and keys & {"keypoints", "bbox"}:
         tool = "AlphaPose's results" if isinstance(content["image_id"], str) else "COCO results"
-        export = Export(first, tool, partial(_results, first))
+        export = Export(first, tool, partial(_listed, first, _result, "image_id"))
     if export and len(files) > 1:
         raise UserError(f"{key}: {path}: {len(files)} JSON files; write the one with the {export.format}")
     return export
@@ -257,14 +259,15 @@ def entry_of(
         return Entry(picture, fault, number)
 
 
-def _results(path: Path) -> Iterator[Entry]:
+def _listed(path: Path, read: Callable[[Any], dict[str, Any]], key: str) -> Iterator[Entry]:
+    """Yield the records of a list; at `key` is the name or number of the picture of each."""
     for number, one in enumerate(read_elements(path)):
-        image: Any = _values(one, "image_id")[0]
-        image = whole_number(image) if isinstance(image, float) else image
-        if type(image) in (int, str):
-            yield entry_of(_result, one, image, str(number), _size(one))
+        picture: Any = _values(one, key)[0]
+        picture = whole_number(picture) if isinstance(picture, float) else picture
+        if type(picture) in (int, str):
+            yield entry_of(read, one, picture, str(number), _size(one))
         else:
-            yield Entry("", UnusableError("result without image_id", repr(one)[:80]), str(number))
+            yield Entry("", UnusableError(f"record without {key}", repr(one)[:80]), str(number))
 
 
 def _result(one: Any) -> dict[str, Any]:
@@ -387,17 +390,10 @@ def _between(box: Any) -> Any:
     return [box[0], box[1], box[2] - box[0], box[3] - box[1]]
 
 
-def _mpii(path: Path) -> Iterator[Entry]:
-    for number, one in enumerate(read_elements(path)):
-        (picture,) = _values(one, "image")
-        yield entry_of(_mpii_person, one, picture if isinstance(picture, str) else "", str(number))
-
-
 def _mpii_person(one: Any) -> dict[str, Any]:
     """Read a person; the box is the square of 200 x `scale` pixels around `center` (MPII's definition)."""
-    picture, points, visible, center, scale = _values(one, "image", "joints", "joints_vis", "center", "scale")
-    is_place = isinstance(center, list) and len(center) == 2 and is_finite([*center, scale])
-    if not is_place or not isinstance(picture, str):
+    points, visible, center, scale = _values(one, "joints", "joints_vis", "center", "scale")
+    if not isinstance(center, list) or len(center) != 2 or not is_finite([*center, scale]):
         raise UnusableError("record is not one of MPII's", repr(one)[:80])
     flat, side = _triples(points, visible), 200 * scale
     joints = [(x, y, 2) if seen else (0, 0, 0) for x, y, seen in zip(flat[::3], flat[1::3], flat[2::3], strict=True)]

@@ -29,8 +29,10 @@ _NO_CROWD = ("", "no", "false", "none", "null")
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _NUMBERS = {int, float}
 _WHOLE = re.compile(r"[+-]?[0-9]{1,19}(\.0*)?")
-_CORNERS = (("x1", "y1", "x2", "y2"), ("xmin", "ymin", "xmax", "ymax"))
-_SIDES = (("x", "y", "width", "height"), ("x", "y", "w", "h"), ("left", "top", "width", "height"))
+_BOXES = (
+    ("x1", "y1", "x2", "y2"), ("xmin", "ymin", "xmax", "ymax"),
+    ("x", "y", "width", "height"), ("x", "y", "w", "h"), ("left", "top", "width", "height"),
+)  # fmt: skip
 _VISIBILITY = ("v", "visibility", "visible", "confidence", "score")
 
 
@@ -111,12 +113,13 @@ def real_number(value: Any) -> float | None:
 
 def real_numbers(values: Any) -> list[float] | None:
     """Return a list of finite numbers, also of texts; None for anything else."""
-    if not isinstance(values, list):
-        return None
-    if is_finite(values):
-        return list(values)
-    numbers = [number for one in values if (number := real_number(one)) is not None]
-    return numbers if len(numbers) == len(values) else None
+    numbers: list[Any] = _numbers(values) if isinstance(values, list) else [None]
+    return None if None in numbers else list(numbers)
+
+
+def _numbers(values: list[Any]) -> list[Any]:
+    """Return finite numbers, also of texts; None for each other value."""
+    return values if is_finite(values) else [real_number(one) for one in values]
 
 
 def is_finite(numbers: Iterable[Any], farthest: float = math.inf) -> bool:
@@ -378,17 +381,14 @@ class _Annotation:
 
     def set_box_form(self, raw: Any) -> None:
         """Replace a box by name, or of two points, by x, y, width and height."""
-        corners: list[Any] | None = None
-        sides: list[Any] | None = None
-        if isinstance(raw, dict):
-            corners = next(([raw[key] for key in keys] for keys in _CORNERS if raw.keys() >= {*keys}), None)
-            sides = next(([raw[key] for key in keys] for keys in _SIDES if raw.keys() >= {*keys}), None)
-        elif _is_points(raw):
-            corners = [*raw[0], *raw[1]]
-        if numbers := real_numbers(corners):
-            sides = [*numbers[:2], numbers[2] - numbers[0], numbers[3] - numbers[1]]
-        if sides is not None:
-            self.set("bbox", sides, "boxes in another form")
+        of_points = isinstance(raw, list) and _is_points(raw)
+        keys = next((keys for keys in _BOXES if isinstance(raw, dict) and raw.keys() >= {*keys}), None)
+        box: list[Any] | None = [*raw[0], *raw[1]] if of_points else [raw[key] for key in keys or ()]
+        if of_points or keys in _BOXES[:2]:
+            numbers = real_numbers(box)
+            box = numbers and [*numbers[:2], numbers[2] - numbers[0], numbers[3] - numbers[1]]
+        if box:
+            self.set("bbox", box, "boxes in another form")
 
     def box(self) -> list[float]:
         """Return x, y, width, height, partly in the picture: the record's, else the mask's, else the joints'."""
@@ -557,10 +557,6 @@ def _polygons(mask: list[Any]) -> list[Any]:
 
 def _is_points(polygon: list[Any]) -> bool:
     return bool(polygon) and all(isinstance(point, list) and len(point) == 2 for point in polygon)
-
-
-def _numbers(values: list[Any]) -> list[Any]:
-    return values if is_finite(values) else [real_number(one) for one in values]
 
 
 def _usable_area(polygon: Any, picture: Size) -> float:

@@ -174,8 +174,7 @@ def _counts(export: Export) -> Iterator[int]:
 
 def check_size(entry: Entry, size: Size, path: Path, file: str) -> None:
     """Raise UserError if an entry was made for a picture of another size; `Size(1, 1)` stands for no picture."""
-    if entry.size not in (None, size) and size != Size(1, 1):
-        assert entry.size is not None, "checked above"
+    if entry.size is not None and size not in (entry.size, Size(1, 1)):
         raise UserError(
             f"{path}: {entry.picture} is {entry.size.width} x {entry.size.height} pixels there, but {file} is "
             f"{size.width} x {size.height}; poses are in pixels of the pictures"

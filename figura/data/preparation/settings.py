@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from itertools import combinations
 from pathlib import PurePosixPath
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -59,21 +60,15 @@ def check_splits(named: Mapping[str, Any], shares: Mapping[str, float], where: s
 
 def _check_apart(places: Mapping[str, Sequence[str]], what: str, deep: bool = False) -> None:
     """Raise ValueError if a path occurs twice, or with `deep`, if one is inside another."""
-    seen: list[tuple[str, PurePosixPath]] = []
-    for split, place in ((split, PurePosixPath(one)) for split, several in places.items() for one in several):
-        for other, before in seen:
-            if place == before:
-                raise ValueError(f"{other} and {split} are both {str(place)!r}; each needs a {what} of its own")
-            if deep and (place in before.parents or before in place.parents):
-                raise ValueError(
-                    f"{other} is {str(before)!r} and {split} {str(place)!r}, one within the other; each needs a {what} "
-                    "of its own"
-                )
-        seen.append((split, place))
-
-
-def _one_each(places: Mapping[str, str]) -> dict[str, tuple[str]]:
-    return {split: (place,) for split, place in places.items()}
+    every = [(split, PurePosixPath(one)) for split, several in places.items() for one in several]
+    for (other, before), (split, place) in combinations(every, 2):
+        if place == before:
+            raise ValueError(f"{other} and {split} are both {str(place)!r}; each needs a {what} of its own")
+        if deep and (place in before.parents or before in place.parents):
+            raise ValueError(
+                f"{other} is {str(before)!r} and {split} {str(place)!r}, one within the other; each needs a {what} of "
+                "its own"
+            )
 
 
 class Section(BaseModel):
@@ -175,7 +170,7 @@ class Coco(Section):
     def _complete(self) -> "Coco":
         if [*self.annotations] != [TRAIN] or self.annotations[TRAIN].endswith(".json"):
             check_splits(self.annotations, self.shares, "annotations")  # data.yaml may name more of them
-        _check_apart(_one_each(self.annotations), "file")
+        _check_apart({split: (file,) for split, file in self.annotations.items()}, "file")
         if set(self.images) != set(self.annotations):
             raise ValueError(
                 f"images names {', '.join(self.images)}, annotations {', '.join(self.annotations)}; each annotation "
@@ -203,7 +198,7 @@ class Folders(Section):
         for name in self.splits:
             _split_name(name)
         check_splits(self.splits, self.shares, "this section")
-        _check_apart(_one_each(self.splits), "folder", self.deep)
+        _check_apart({split: (folder,) for split, folder in self.splits.items()}, "folder", self.deep)
         return self
 
 
