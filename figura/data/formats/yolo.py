@@ -154,13 +154,8 @@ def _place(name: str, bases: list[Path], root: Path) -> Path | None:
 
 def label_of(picture: str) -> str:
     """Return the label of a picture: its last folder `images` becomes `labels`, and the suffix `.txt`."""
-    path = PurePosixPath(picture).with_suffix(".txt")
-    parts = list(path.parts)
-    for place in range(len(parts) - 2, -1, -1):
-        if parts[place] == "images":
-            parts[place] = "labels"
-            break
-    return "/".join(parts)
+    before, images, after = f"/{PurePosixPath(picture).with_suffix('.txt')}".rpartition("/images/")
+    return (f"{before}/labels/{after}" if images else after).removeprefix("/")
 
 
 def _entries(

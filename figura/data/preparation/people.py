@@ -50,7 +50,7 @@ from figura.data.preparation.settings import KeypointSettings
 from figura.data.preparation.skeletons import Poses, Source, build_skeleton
 from figura.data.preparation.splits import TRAIN
 from figura.data.preparation.statistics import Statistics, write_plots
-from figura.data.preparation.wholebody import is_wholebody, join_wholebody
+from figura.data.preparation.wholebody import with_all_joints
 
 _AT_ONCE = 64
 
@@ -419,8 +419,8 @@ class _File:
         if category is None or category not in self.names:
             raise UnusableError("category unknown", repr(record.get("category_id"))[:80])
         is_person = self.people is not None and category in self.people.members
-        if is_person and is_wholebody(record, self.joints.names):
-            record = join_wholebody(record, size)
+        if is_person:
+            record = with_all_joints(record, self.joints.names, size)
         fixed, repairs = normalise(record, size, self.joints if is_person else None, self.raw.conventions)
         if record.get("category_id") is None:
             repairs.append(Repair("annotations without category_id, of the only category", "", str(category)))

@@ -367,13 +367,13 @@ def _pairs(key: str, pairs: Any, keypoints: Sequence[str], from_0: bool) -> list
             raise ValueError(f"{key}: found {str(pair)[:80]}; expected pairs of two joints")
         names = []
         for joint in pair:
-            name = joint.strip() if isinstance(joint, str) else joint
-            number = (whole_number(joint) or 0) + from_0 if whole_number(joint) is not None else 0
-            if name not in keypoints and not 1 <= number <= len(keypoints):
+            name, number = joint.strip() if isinstance(joint, str) else joint, whole_number(joint)
+            place = -1 if number is None else number - (not from_0)
+            if name not in keypoints and not 0 <= place < len(keypoints):
                 raise ValueError(
                     f"{key}: found {pair}; expected joints from 1 to {len(keypoints)}, as in COCO's files, or names"
                 )
-            names.append(name if name in keypoints else keypoints[number - 1])
+            names.append(name if name in keypoints else keypoints[place])
         if names not in named and names[::-1] not in named:
             named.append(names)
     return named

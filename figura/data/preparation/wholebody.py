@@ -16,31 +16,23 @@ PARTS = {
     "righthand_kpts": (21, "righthand_valid"),
 }
 """Key -> number of joints, and the key of their validity flag; in the order of the 133 joints."""
-
-
 _OF_HUMANART = "keypoints_21"
 
 
-def is_wholebody(record: dict[str, Any], keypoints: tuple[str, ...]) -> bool:
-    """Return whether an annotation has such a layout, or only COCO's 17 joints although the dataset has all 133."""
-    if keypoints == HUMANART21.keypoints:
-        return _OF_HUMANART in record
-    if keypoints != WHOLEBODY.keypoints:
-        return False
-    body = record.get("keypoints")
-    return any(key in record for key in list(PARTS)[1:]) or (isinstance(body, list) and len(body) == 3 * 17)
-
-
-def join_wholebody(record: dict[str, Any], size: Size) -> dict[str, Any]:
-    """Return the annotation with the joints of all keys in `keypoints`, and without the other keys.
+def with_all_joints(record: dict[str, Any], keypoints: tuple[str, ...], size: Size) -> dict[str, Any]:
+    """Return an annotation with the joints of all keys in `keypoints`; it stays if the dataset has not so many joints.
 
     Visibilities of feet, face and hands may be fractions: above 0, the joint is reliable and becomes visible (2).
     Joints of a part that is missing, not valid or of another length, and joints of feet, face and hands outside of an
-    image of this `size`, become unlabelled.
+    image of this `size`, become unlabelled. So do those of COCO's 17 joints alone.
     """
-    if _OF_HUMANART in record:
+    if keypoints == HUMANART21.keypoints and _OF_HUMANART in record:
         gone = ("keypoints", "num_keypoints", _OF_HUMANART, f"num_{_OF_HUMANART}")
         return {key: value for key, value in record.items() if key not in gone} | {"keypoints": record[_OF_HUMANART]}
+    body = record.get("keypoints")
+    of_body = isinstance(body, list) and len(body) == 3 * 17
+    if keypoints != WHOLEBODY.keypoints or not (of_body or {*list(PARTS)[1:]} & {*record}):
+        return record
     joined: list[Any] = []
     for key, (count, valid) in PARTS.items():
         numbers = record.get(key)
