@@ -130,17 +130,11 @@ def _face_pose() -> list[tuple[float, float]]:
 
 def _hand_pose(wrist: tuple[float, float], inwards: float) -> list[tuple[float, float]]:
     """Place a hand hanging below its `wrist`, with the thumb on the side `inwards` (1: greater x)."""
-    fingers = [
-        [(wrist[0] + inwards * (0.12 + 0.06 * joint), wrist[1] - 0.3 - 0.16 * joint) for joint in range(4)],
-        *(
-            [
-                (wrist[0] + inwards * across * (1 + 0.1 * joint), wrist[1] - 0.75 + drop - 0.2 * joint)
-                for joint in range(4)
-            ]
-            for across, drop in ((0.16, 0.0), (0.05, -0.03), (-0.06, 0.0), (-0.17, 0.08))
-        ),
-    ]
-    return [(wrist[0], wrist[1] - 0.1), *(point for finger in fingers for point in finger)]
+    x, y = wrist
+    points = [(x, y - 0.1), *((x + inwards * (0.12 + 0.06 * joint), y - 0.3 - 0.16 * joint) for joint in range(4))]
+    for across, drop in ((0.16, 0.0), (0.05, -0.03), (-0.06, 0.0), (-0.17, 0.08)):
+        points += [(x + inwards * across * (1 + 0.1 * joint), y - 0.75 + drop - 0.2 * joint) for joint in range(4)]
+    return points
 
 
 def _standing_places() -> dict[str, tuple[float, float]]:
