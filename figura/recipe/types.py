@@ -42,7 +42,8 @@ class Slot:
 
     A class in the package `home` is declared by its bare name. All others have dotted names, looked up first in
     `models` (`figura.systems`), then as an absolute import (`torch.optim.Adam`, `mypackage.losses.Wing`). In `models`,
-    the package suffices: `images.L1` is the class `L1` of any module in `models.images`.
+    the package suffices: `images.L1` is the class `L1` of any module in `models.images`. With `adapter_name`, functions
+    and other packages' classes count, too, as far as it makes a subclass of the base of them (`stand_ins.py`).
     """
 
     what: str
@@ -57,8 +58,9 @@ class Slot:
         return typing.cast(builtins.type, getattr(importlib.import_module(module), name))
 
     def adapted(self, part: Any) -> builtins.type | None:
-        """Return the class that stands for another package's class or function in this slot, or None."""
-        if self.adapter_name is None or part.__module__.partition(".")[0] in (SYSTEMS, "figura"):
+        """Return the class that stands for a function, or for a class of another package, in this slot; or None."""
+        ours = isinstance(part, type) and part.__module__.partition(".")[0] in (SYSTEMS, "figura")
+        if self.adapter_name is None or ours:
             return None
         module, _, name = self.adapter_name.rpartition(".")
         return typing.cast(builtins.type | None, getattr(importlib.import_module(module), name)(part))

@@ -52,7 +52,7 @@ def sanity_check(
 
 
 def depends_on_ranks(steps: Mapping[str, Step]) -> bool:
-    """Whether the check can find, in a resumed training, that its losses need the number of processes it began with."""
+    """Whether a resumed training is checked again: a package's loss may need one process, and there may be more now."""
     return any(isinstance(one.loss, PackageLoss) for step in steps.values() for one in step.losses.values())
 
 
