@@ -102,12 +102,12 @@ def load_start(networks: Mapping[str, nn.Module], recipe: Recipe) -> dict[str, s
             if name in files:
                 load_weights(network, Path(files[name]))
                 sources[name] = f"{files[name]}, sha256 {sha256(Path(files[name]))[:8]}"
-            elif recipe.networks[name].weights == OWN:
-                sources[name] = f"the weights that its type gives it, digest {digest(network)[:8]}"
             elif isinstance(network, Pretrained):
                 random = digest(network)
                 network.load_pretrained()
                 sources |= {name: "its published weights"} if digest(network) != random else {}
+            elif recipe.networks[name].weights == OWN:
+                sources[name] = f"the weights that its type gives it, digest {digest(network)[:8]}"
         except UserError as error:
             key = "train.init_from" if name in files and recipe.networks[name].weights is None else f"networks.{name}"
             raise UserError(f"{recipe.path}: {key}: network {name!r}: {error}") from None
