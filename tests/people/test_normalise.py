@@ -324,6 +324,12 @@ def test_masks_and_parts_in_relative_coordinates():
     assert fixed["bbox"] == [12, 16, 12, 16]
 
 
+def test_joints_of_other_objects_in_relative_coordinates():
+    keypoints = [0.25, 0.5, 2, 0.5, 1.0, 0.3]
+    fixed, _ = read(None, Conventions(coordinates="relative"), bbox=[0.25, 0.5, 0.5, 0.5], keypoints=keypoints)
+    assert fixed["keypoints"] == [12, 16, 2, 24, 32, 0.3]
+
+
 def test_nesting_without_end_is_no_mask():
     deep = [5]
     for _ in range(900):

@@ -9,6 +9,7 @@ import json
 import math
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import cycle
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -216,6 +217,8 @@ class _Annotation:
                 record["parts"] = {name: _scaled(mask, self.sides) for name, mask in parts.items()}
         if self.joints is not None:
             self.set_keypoints(self.joints)
+        elif self.sides and "keypoints" in record:
+            record["keypoints"] = _scaled(record["keypoints"], (*self.sides, None))
         if "segmentation" in record:
             record["segmentation"], self.mask_area = self.mask(record["segmentation"])
         if "parts" in record:
@@ -265,8 +268,7 @@ class _Annotation:
                 self.set("num_keypoints", 0, _COUNT)
             return
         if self.sides is not None:
-            for axis in (0, 1):
-                values[axis::3] = [_scaled([0, one], (1, self.sides[axis]))[1] for one in values[axis::3]]
+            values = _scaled(values, (*self.sides, None))
         as_coco = not self.conventions.predicted and is_finite(values) and {*values[2::3]} <= {0, 1, 2}
         keypoints = values if as_coco else self.flagged(values)
         if not isinstance(raw, list) or len(raw) != len(keypoints):
@@ -460,16 +462,18 @@ def _sides(picture: Size, conventions: Conventions) -> tuple[float, float] | Non
     return picture.width / unit, picture.height / unit
 
 
-def _scaled(values: Any, sides: tuple[float, float], nested: int = 2) -> Any:
-    """Return x, y, x, y, ... multiplied by the sides, in thousandths, also in nested lists; what is no number stays."""
+def _scaled(values: Any, sides: Sequence[float | None], nested: int = 2) -> Any:
+    """Return x, y, x, y, ... multiplied by the sides, in thousandths, also in nested lists.
+
+    What is no number stays, and so do flags, whose side is None.
+    """
     if not isinstance(values, list):
         return values
     if nested and any(isinstance(one, list) for one in values):
         return [_scaled(one, sides, nested - 1) for one in values]
-    numbers = map(real_number, values)
     return [
-        value if number is None else round(number * sides[place % 2], 3)
-        for place, (value, number) in enumerate(zip(values, numbers, strict=True))
+        value if side is None or (number := real_number(value)) is None else round(number * side, 3)
+        for value, side in zip(values, cycle(sides), strict=False)
     ]
 
 
