@@ -132,26 +132,21 @@ class PairPreparation(Outcome):
         watched = iter(tqdm(pairs, f"read {' and '.join(splits)}", unit="pair", disable=not self.progress))
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             while batch := list(islice(watched, _AT_ONCE)):
-                places = [self._place(source, split_of(pair.name)) for pair in batch]
-                outcomes = pool.map(partial(_bring, source), places, batch)
-                for pair, outcome in zip(batch, outcomes, strict=True):
-                    split = split_of(pair.name)
-                    if isinstance(outcome, Fault):
-                        self.reject(split, Rejected(split, *outcome))
-                    else:
-                        self._count(split, pair, outcome)
+                chosen = [split_of(pair.name) for pair in batch]
+                outcomes = pool.map(partial(_bring, source), [self.folder / split for split in chosen], batch)
+                for split, pair, outcome in zip(chosen, batch, outcomes, strict=True):
+                    self._count(split, pair, outcome)
 
-    def _count(self, split: str, pair: Pair, seen: Seen) -> None:
+    def _count(self, split: str, pair: Pair, seen: Seen | Fault) -> None:
+        if isinstance(seen, Fault):
+            self.reject(split, Rejected(split, *seen))
+            return
         self.statistics[split].add(pair.name, seen)
         for file, done, doubts in zip(pair.files, seen.done, seen.doubts, strict=True):
             for kind in done:
                 self.statistics[split].repairs.add_row(Repaired(split, file, kind))
             for kind in doubts:
                 self.doubts.add(kind, f"{split} {file}")
-
-    def _place(self, source: Path, split: str) -> Path | None:
-        place = self.folder / split
-        return None if source == place else place
 
     def finish(self) -> None:
         """Write `plots/pairs.png`, and what every preparation writes."""
@@ -190,12 +185,12 @@ def _once(source: Path, pairs: Sequence[Pair]) -> tuple[list[Pair], list[Fault]]
     return once, twice
 
 
-def _bring(source: Path, place: Path | None, pair: Pair) -> Seen | Fault:
-    """Check a pair and, if it is usable, copy its files to `place`."""
+def _bring(source: Path, place: Path, pair: Pair) -> Seen | Fault:
+    """Check a pair and, if it is usable, copy its files to `place`, unless they are there."""
     loaded = load_pair(source, pair)
     if isinstance(loaded, Fault):
         return loaded
-    if place is not None:
+    if place != source:
         places = ("",) if len(pair.files) == 1 else ("a", "b")
         files = [Path(side, Path(file).name) for side, file in zip(places, pair.files, strict=True)]
         for file, content, reading in zip(files, loaded.contents, loaded.readings, strict=True):
