@@ -16,6 +16,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from figura.base.errors import UserError
@@ -131,9 +132,11 @@ def _run(command: Sequence[str]) -> tuple[int, str]:
             for line in process.stdout:
                 print(line, end="", file=sys.stderr, flush=True)
                 lines.append(line)
-        except BaseException:  # of a signal, which the training must see too
-            os.killpg(process.pid, signal.SIGINT)
-            process.communicate()
+        except BaseException:  # of a signal, which the training must see too; DVC may lose it as a stage begins
+            while process.poll() is None:
+                os.killpg(process.pid, signal.SIGINT)
+                with suppress(subprocess.TimeoutExpired):
+                    process.communicate(timeout=30)
             raise
     return process.returncode, "".join(lines)
 
