@@ -124,6 +124,8 @@ def _experiments(settings: "Settings", recipe: str, steps: int, stage: str) -> d
 def _run(command: Sequence[str]) -> tuple[int, str]:
     """Run a command whose output goes to stderr; return its exit status and output."""
     lines = []
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # in the background; the command would ignore it, too
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
     ) as process:
