@@ -69,7 +69,7 @@ def _annotated(path: Path, names: Sequence[str], key: str) -> Export:
     return Export(path, "COCO file", entries, joints, ({**chosen, "id": 1, "name": PERSON},), predicted=False)
 
 
-class Poses:
+class PicturePoses:
     """The people of an export by file name; of several in a picture, the first of the highest score, or largest box.
 
     `faults` are unusable records, `pictures` is the number of those found so far. All people that count are in memory.

@@ -23,7 +23,7 @@ from figura.data.preparation.pair_list import write_pair_list
 from figura.data.preparation.pairs import PairPreparation
 from figura.data.preparation.people import Preparation, Raw
 from figura.data.preparation.pictures import Picture, Reading, inside, left_out_line, picture_files
-from figura.data.preparation.poses import Poses, open_poses
+from figura.data.preparation.poses import PicturePoses, open_poses
 from figura.data.preparation.settings import Coco, DeepFashion, Folders, Identities, Market1501, check_splits
 from figura.data.preparation.splits import TRAIN, drawn_split, in_order, joined_groups
 from figura.data.preparation.unpaired import UnpairedPreparation
@@ -301,7 +301,7 @@ def _add_pictures(
     splits: Iterable[str],
     images: Path,
     source: RawFolder,
-    poses: Poses | None = None,
+    poses: PicturePoses | None = None,
     min_confidence: float = 0.0,
 ) -> None:
     """Add pictures below `images`, and the people who fill them, split by split."""
@@ -328,7 +328,7 @@ def _add_pictures(
         _add(preparation, *_converted(preparation, export, joints, raw, source))
 
 
-def _entries(pictures: Iterable[Picture], poses: Poses | None) -> Iterator[Entry]:
+def _entries(pictures: Iterable[Picture], poses: PicturePoses | None) -> Iterator[Entry]:
     for one in pictures:
         found = poses.of(one.file) if poses and one.person else {}
         yield Entry(one.file, one.person and {**one.person, **found, "category_id": 1, "iscrowd": 0}, one.file)
@@ -377,7 +377,7 @@ def _add_identities(
     else:
         names = stated_names(settings.keypoints)
         export = open_poses(source.path(settings.poses, "poses"), source.key, names, settings.min_confidence)
-        poses = Poses(export, Joints(export, names, source.key), images)
+        poses = PicturePoses(export, Joints(export, names, source.key), images)
         _add_pictures(preparation, pictures, every, images, source, poses, settings.min_confidence)
         if not poses.pictures:
             raise UserError(f"{source.key}.poses: nothing in {settings.poses} belongs to any picture")
