@@ -245,6 +245,15 @@ def test_joints_are_matched_by_name():
     assert "results.json: has no pelvis, thorax, upper_neck, head_top" in said
 
 
+def test_a_wrong_number_of_joints_costs_the_joints():
+    write_pictures("a.png", "b.png")
+    whole = {"image_id": "a.png", "category_id": 1, "bbox": [3, 4, 20, 30], "keypoints": flat(136), "score": 1}
+    write("results.json", [whole, whole | {"image_id": "b.png", "keypoints": flat(17)}])
+    people, _, said = converted("results.json", stated=KEYPOINTS)
+    assert (people["b.png"][0]["bbox"], "keypoints" in people["b.png"][0]) == ([3, 4, 20, 30], False)
+    assert "repaired: 1 keypoints that are not 17 joints (e.g. results.json annotation 2: 51 numbers instead" in said
+
+
 def test_openpose_folders():
     write_pictures("a.png", "b.png", folder="images/sub")
     person = {"pose_keypoints_2d": flat(25), "face_keypoints_2d": [], "hand_left_keypoints_2d": []}

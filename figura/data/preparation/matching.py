@@ -147,15 +147,14 @@ class Joints:
     def ordered(self, record: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return a record with its joints in the dataset's order, zeros for those that it does not have.
 
-        Raises:
-            UnusableError: they would move, and are not three values a joint.
+        Joints that would move, but are not three values each, become a text, which `normalise` drops and tells.
         """
         keypoints = record.get("keypoints")
         if self._places is None or not keypoints:
             return record
         if not isinstance(keypoints, list) or len(keypoints) != 3 * self.count:
             length = f"{len(keypoints)} numbers" if isinstance(keypoints, list) else repr(keypoints)[:80]
-            raise UnusableError(f"keypoints are not {self.count} x 3 numbers", length)
+            return {**record, "keypoints": f"{length} instead of {self.count} x 3"}
         joints = [(0, 0, 0) if one is None else keypoints[3 * one : 3 * one + 3] for one in self._places]
         return {**record, "keypoints": [number for joint in joints for number in joint]}
 
