@@ -72,7 +72,13 @@ def albumentations(monkeypatch):
     for kind in (BasicTransform, ImageOnlyTransform, Shift, Noise, Half, Compose):
         setattr(package, kind.__name__, kind)
     monkeypatch.setitem(sys.modules, "albumentations", package)
+    forget()
     yield
+    forget()
+
+
+def forget() -> None:
+    """Drop what is remembered of the package, which may be the real one."""
     further_transforms._composed.cache_clear()
     for slot in (further_transforms.ANY, further_transforms.OF_AN_IMAGE):
         vars(slot).pop("base", None)

@@ -67,7 +67,13 @@ def pretended(monkeypatch):
         setattr(package, kind.__name__, kind)
     package.KeypointParams = dict
     monkeypatch.setitem(sys.modules, "albumentations", package)
+    forget()
     yield
+    forget()
+
+
+def forget() -> None:
+    """Drop what is remembered of the package, which may be the real one."""
     further_transforms._composed.cache_clear()
     for slot in (further_transforms.ANY, further_transforms.OF_AN_IMAGE):
         vars(slot).pop("base", None)
