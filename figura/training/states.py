@@ -4,6 +4,7 @@ They lie beside DVC's cache, so all workspaces, experiments and branches of a re
 them. recipe/prefix.py says what a state depends on.
 """
 
+import errno
 import json
 import os
 import shutil
@@ -129,8 +130,8 @@ class StateStore:
             write_text(writing / ABOUT, json.dumps(dict(about)))
             try:
                 writing.rename(final)
-            except OSError:
-                if not final.is_dir():  # else another process has just written it
+            except OSError as error:
+                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):  # another process has just written it
                     raise
         finally:
             shutil.rmtree(writing, ignore_errors=True)
