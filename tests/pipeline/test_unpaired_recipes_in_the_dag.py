@@ -25,7 +25,7 @@ def add_entries(project: Project) -> None:
     path = project.folder / "dvc.yaml"
     text = path.read_text()
     for name, after in (("recipes", "  - pose_consistency:\n"), ("pose_consistency", "\nstages:\n")):
-        text = text.replace(after, re.sub("(?m)^", "  ", both[name]) + after, 1)
+        text = text.replace(after, re.sub("(?m)^(?=.)", "  ", both[name]) + after, 1)
     path.write_text(text)
 
 
