@@ -308,7 +308,7 @@ def test_drawn_people():
             {"sed": 7, "seed": "seven", "max_rejected": 1.5, "coco": COCO_SECTION | {"image": "x"}},
             [
                 "data/params.yaml: datasets.people.seed: found 'seven'; expected an integer",
-                "datasets.people.sed: unknown key 'sed' (did you mean 'seed'?); allowed: catalogue, coco, deepf",
+                "datasets.people.sed: unknown key 'sed' (did you mean 'seed'?); allowed: catalogue, coco, day_n",
                 "datasets.people.max_rejected: found 1.5; expected less than or equal to 1",
                 "datasets.people.coco.image: unknown key 'image' (did you mean 'images'?); allowed: annotations, box",
             ],

@@ -259,5 +259,5 @@ def test_the_examples_of_the_readme_are_valid():
     kinds = {
         entry["kind"] for block in blocks for entry in block.values() if isinstance(entry, dict) and "kind" in entry
     }
-    assert kinds == {"coco", "market1501", "deepfashion", "images"}
-    assert len(blocks) == 5
+    assert kinds == {"coco", "market1501", "deepfashion", "images", "unpaired"}
+    assert len(blocks) == 6
