@@ -10,6 +10,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
@@ -122,16 +123,16 @@ def sampled(training: psutil.Process, began: float, run: Path, temporary: Path) 
     """Measure; return nothing where a process ended meanwhile."""
     try:
         with training.oneshot():
-            times, below = training.cpu_times(), training.children(recursive=True)
+            times, children = training.cpu_times(), training.children(recursive=True)
             descriptors, threads = training.num_fds(), training.num_threads()
-        memory = sum(one.memory_info().rss for one in (training, *below)) / MEGABYTE
+        memory = sum(one.memory_info().rss for one in (training, *children)) / MEGABYTE
     except psutil.NoSuchProcess:
         return []
     kept = sum(size(run / name) for name in KEPT) / MEGABYTE
     scratch = size(run) / MEGABYTE - kept
     cpu = times.user + times.system + times.children_user + times.children_system
-    left, now = sum(1 for _ in temporary.rglob("*")), time.monotonic() - began
-    processes = 1 + len(below)
+    left, now = sum(1 for _ in below(temporary)), time.monotonic() - began
+    processes = 1 + len(children)
     return [Sample(now, iteration(run), cpu, descriptors, threads, processes, memory, scratch, kept, left)]
 
 
@@ -146,12 +147,16 @@ def iteration(run: Path) -> int:
 def size(folder: Path) -> int:
     """Return the bytes of all files below a folder; what vanishes meanwhile does not count."""
     total = 0
-    for one in folder.rglob("*"):
-        try:
+    for one in below(folder):
+        with suppress(OSError):
             total += one.lstat().st_size
-        except OSError:
-            continue
     return total
+
+
+def below(folder: Path) -> Iterator[Path]:
+    """Yield all that is below a folder; folders that vanish meanwhile count as empty, which `rglob` raises for."""
+    for parent, folders, files in os.walk(folder):
+        yield from (Path(parent, name) for name in (*folders, *files))
 
 
 def grown(rows: Sequence[Sample]) -> list[str]:
