@@ -207,9 +207,11 @@ def test_two_processes_train_as_one(tmp_path):
 
 def test_two_processes_refuse_a_loss_of_the_whole_batch(tmp_path):
     loss = {"losses.distance": {"type": "test_package_parts.Dice"} | PAIR}
-    run_in_two(
-        lambda: refused(loss, tmp_path).index("its value of a batch is not the mean of the values of its examples")
-    )
+
+    def job():
+        assert "its value of a batch is not the mean of the values of its examples" in refused(loss, tmp_path)
+
+    run_in_two(job)
 
 
 def test_examples_that_are_alike_do_not_hide_a_loss_of_the_whole_batch():

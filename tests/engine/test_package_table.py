@@ -89,8 +89,9 @@ def outcome(call: Any, name: str) -> str:
     return WORKS
 
 
-def judged(found: str, said: str) -> None:
-    assert found == said if said == WORKS else said in found
+def agrees(found: str, said: str) -> bool:
+    """Whether it worked as it should, or was refused in these words."""
+    return found == said if said == WORKS else said in found
 
 
 SMALL_UNET = {
@@ -123,7 +124,8 @@ NETWORKS: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
 )
 def test_networks(tmp_path, name, arguments, call, said):
     network = {"networks.painter": {"type": name} | arguments}
-    judged(outcome(lambda: fit(tmp_path, call=call, **network), name), said)
+    found = outcome(lambda: fit(tmp_path, call=call, **network), name)
+    assert agrees(found, said), found
 
 
 def test_a_timm_network_judges_as_it_comes(tmp_path):
@@ -171,7 +173,7 @@ def test_losses(tmp_path, name, arguments, roles, whole, cut, parts):
     if name.startswith(("lpips", "piq")):
         pytest.importorskip("torchvision", reason="lpips and piq need torchvision")
     found = outcome(lambda: fit(tmp_path, losses=losses, **{"train.accumulation": parts}), name)
-    judged(found, whole if parts == 1 else cut)
+    assert agrees(found, whole if parts == 1 else cut), found
 
 
 SCORES = [
@@ -194,9 +196,8 @@ def dump(tmp_path_factory) -> Dump:
 @pytest.mark.parametrize(("name", "arguments", "said"), SCORES, ids=[name for name, *_ in SCORES])
 def test_scores(dump, name, arguments, said):
     entry = {"type": name, "mode": "plain", "inputs": {"preds": "image", "target": "y"}} | arguments
-    judged(
-        outcome(lambda: compute_metrics(toy.checked(changes(**{"metrics.scores": {"it": entry}})), dump), name), said
-    )
+    found = outcome(lambda: compute_metrics(toy.checked(changes(**{"metrics.scores": {"it": entry}})), dump), name)
+    assert agrees(found, said), found
 
 
 TRANSFORMS: list[tuple[str, str, dict[str, Any], str]] = [
