@@ -2,14 +2,13 @@
 
 import json
 import sys
-from types import ModuleType
 
 import numpy as np
 import pytest
+from pretended_albumentations import pretended
 from pydantic import ValidationError
 
 from figura.base.errors import UserError
-from models.images import further_transforms
 from models.images.augmentation import PairAugmentation, augment
 
 
@@ -68,20 +67,8 @@ class Compose:
 
 @pytest.fixture(autouse=True)
 def albumentations(monkeypatch):
-    package = ModuleType("albumentations")
-    for kind in (BasicTransform, ImageOnlyTransform, Shift, Noise, Half, Compose):
-        setattr(package, kind.__name__, kind)
-    monkeypatch.setitem(sys.modules, "albumentations", package)
-    forget()
-    yield
-    forget()
-
-
-def forget() -> None:
-    """Drop what is remembered of the package, which may be the real one."""
-    further_transforms._composed.cache_clear()
-    for slot in (further_transforms.ANY, further_transforms.OF_AN_IMAGE):
-        vars(slot).pop("base", None)
+    with pretended(monkeypatch, BasicTransform, ImageOnlyTransform, Shift, Noise, Half, Compose):
+        yield
 
 
 def settings(section, *entries) -> PairAugmentation:

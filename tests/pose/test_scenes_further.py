@@ -1,17 +1,15 @@
 """Transforms of albumentations move joints and boxes with the picture: joints keep their colours in drawn scenes."""
 
 import json
-import sys
 from dataclasses import replace
-from types import ModuleType
 
 import drawn_scenes
 import numpy as np
 import pytest
+from pretended_albumentations import pretended
 
 from figura.base.errors import UserError
 from figura.data.formats.skeletons import COCO
-from models.images import further_transforms
 from models.pose.scenes import SceneAugmentation, Scenes
 
 HEADS = {"cif": {"kind": "cif", "stride": 8}}
@@ -61,22 +59,10 @@ class Compose:
 
 
 @pytest.fixture
-def pretended(monkeypatch):
-    package = ModuleType("albumentations")
-    for kind in (BasicTransform, ImageOnlyTransform, Mirror, Shift, Losing, Compose):
-        setattr(package, kind.__name__, kind)
-    package.KeypointParams = dict
-    monkeypatch.setitem(sys.modules, "albumentations", package)
-    forget()
-    yield
-    forget()
-
-
-def forget() -> None:
-    """Drop what is remembered of the package, which may be the real one."""
-    further_transforms._composed.cache_clear()
-    for slot in (further_transforms.ANY, further_transforms.OF_AN_IMAGE):
-        vars(slot).pop("base", None)
+def package(monkeypatch):
+    kinds = (BasicTransform, ImageOnlyTransform, Mirror, Shift, Losing, Compose)
+    with pretended(monkeypatch, *kinds, KeypointParams=dict):
+        yield
 
 
 def scenes(root, *entries):
@@ -107,7 +93,7 @@ def misplaced(view) -> int:
     return count
 
 
-def test_a_mirror_swaps_left_and_right(pretended, tmp_path):
+def test_a_mirror_swaps_left_and_right(package, tmp_path):
     for view, plain in views(tmp_path / "data", ("Mirror", {})):
         np.testing.assert_array_equal(view.picture, plain.picture[:, ::-1])
         expected = plain.people.keypoints[:, COCO.flip].copy()
@@ -118,12 +104,12 @@ def test_a_mirror_swaps_left_and_right(pretended, tmp_path):
         np.testing.assert_allclose(view.objects.boxes, mirrored, atol=1e-4)
 
 
-def test_two_mirrors_swap_nothing(pretended, tmp_path):
+def test_two_mirrors_swap_nothing(package, tmp_path):
     for view, plain in views(tmp_path / "data", ("Mirror", {}), ("Mirror", {})):
         np.testing.assert_allclose(view.people.keypoints, plain.people.keypoints, atol=1e-4)
 
 
-def test_what_leaves_the_picture_is_dropped_and_the_valid_area_moves(pretended, tmp_path):
+def test_what_leaves_the_picture_is_dropped_and_the_valid_area_moves(package, tmp_path):
     left = 0
     for view, plain in views(tmp_path / "data", *[("Shift", {})] * 2):
         x, y, width, _ = plain.objects.boxes.T
@@ -136,7 +122,7 @@ def test_what_leaves_the_picture_is_dropped_and_the_valid_area_moves(pretended, 
     assert left
 
 
-def test_a_transform_that_loses_points_is_refused(pretended, tmp_path):
+def test_a_transform_that_loses_points_is_refused(package, tmp_path):
     with pytest.raises(UserError, match="points come back; joints need a transform that keeps each"):
         list(views(tmp_path / "data", ("Losing", {})))
 

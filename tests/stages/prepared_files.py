@@ -8,6 +8,14 @@ import cv2
 import numpy as np
 from ruamel.yaml import YAML
 
+CATALOGUE = {
+    "image_size": 32, "pairs": {"train": 5, "validation": 2, "test": 2},
+    "tops": 2, "bottoms": 2, "skins": 2, "hairs": 2, "shoes": 1,
+    "height_range": [0.8, 0.9], "views": {"front": 1.0}, "poses": {"standing": 1.0},
+    "limb_thickness": 1.2, "head_size": 1.2,
+}  # fmt: skip
+"""Settings of small drawn pictures of people in a room."""
+
 
 def write_entry(name: str, entry: dict[str, Any]) -> None:
     """Write a `data/params.yaml` with this dataset alone."""

@@ -8,7 +8,7 @@ from pathlib import Path
 import cv2
 import numpy as np
 import pytest
-from prepared_files import content, rows, write_entry
+from prepared_files import CATALOGUE, content, rows, write_entry
 
 from figura.base.errors import UserError
 from figura.base.exit_status import run
@@ -22,12 +22,6 @@ pytestmark = pytest.mark.usefixtures("project")
 
 PREPARED = Path("data/prepared/pairs")
 PAIRED = {"train": "train", "validation": "val"}
-CATALOGUE = {
-    "image_size": 32, "pairs": {"train": 5, "validation": 2, "test": 2},
-    "tops": 2, "bottoms": 2, "skins": 2, "hairs": 2, "shoes": 1,
-    "height_range": [0.8, 0.9], "views": {"front": 1.0}, "poses": {"standing": 1.0},
-    "limb_thickness": 1.2, "head_size": 1.2,
-}  # fmt: skip
 
 
 def write_params(**changes):

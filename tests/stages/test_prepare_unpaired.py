@@ -6,7 +6,7 @@ from pathlib import Path
 import cv2
 import numpy as np
 import pytest
-from prepared_files import content, rows, write_entry, write_picture
+from prepared_files import CATALOGUE, content, rows, write_entry, write_picture
 
 from figura.base.exit_status import run
 from models.images.unpaired import UnpairedImages
@@ -15,12 +15,7 @@ from stages.prepare import main
 pytestmark = pytest.mark.usefixtures("project")
 
 PREPARED = Path("data/prepared/sets")
-DRAWN = {
-    "image_size": 32, "pairs": {"train": 3, "validation": 2, "test": 2},
-    "tops": 2, "bottoms": 2, "skins": 2, "hairs": 2, "shoes": 1,
-    "height_range": [0.8, 0.9], "views": {"front": 1.0}, "poses": {"standing": 1.0},
-    "limb_thickness": 1.2, "head_size": 1.2,
-}  # fmt: skip
+DRAWN = CATALOGUE | {"pairs": {"train": 3, "validation": 2, "test": 2}}
 
 
 def write_params(**changes):
