@@ -81,6 +81,7 @@ class Outcome:
         rejected: a row of `rejected.csv` each, with a `reason`.
         doubts: what looks wrong, for warnings.
         notes: further lines to print.
+        left_out: files that are no records, by what they are.
         records: their number.
         columns: the header of `rejected.csv`.
     """
@@ -93,6 +94,7 @@ class Outcome:
         self.rejected: list[Any] = []
         self.doubts = Repairs()
         self.notes: list[str] = []
+        self.left_out = Counter[str]()
         self.records = 0
 
     @property
@@ -130,6 +132,8 @@ class Outcome:
         yield from self.repairs().lines()
         yield from self.doubts.lines("warning")
         yield from self.notes
+        if self.left_out:
+            yield "left out: " + ", ".join(f"{count} {reason}" for reason, count in sorted(self.left_out.items()))
 
 
 def _write_rows(path: Path, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:

@@ -17,7 +17,7 @@ from tqdm import tqdm
 from figura.base.errors import one_line
 from figura.data.formats.pair_files import Fault, Loaded, Pair, find_pairs, load_pair, sides
 from figura.data.preparation.outcome import Outcome, Repaired, Repairs
-from figura.data.preparation.pictures import left_out_line, other_files
+from figura.data.preparation.pictures import other_files
 from figura.data.preparation.statistics import drawing
 
 _AT_ONCE = 64
@@ -99,10 +99,6 @@ class PairPreparation(Outcome):
 
     columns = Rejected._fields
 
-    def __init__(self, folder: Path, progress: bool = False) -> None:
-        super().__init__(folder, progress)
-        self.left_out = Counter[str]()
-
     def add(
         self,
         splits: tuple[str, ...],
@@ -156,8 +152,6 @@ class PairPreparation(Outcome):
     def lines(self) -> Iterator[str]:
         """Yield repairs and doubts, one line a kind, and a summary of each split."""
         yield from super().lines()
-        if self.left_out:
-            yield left_out_line(self.left_out)
         for split, one in self.statistics.items():
             if 2 * len(one.single) > one.images:
                 yield (

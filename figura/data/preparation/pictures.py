@@ -57,11 +57,6 @@ def other_files(names: Iterable[str]) -> Counter[str]:
     return Counter(f"files of {suffix or 'no suffix'}" for suffix in suffixes if suffix not in SUFFIXES)
 
 
-def left_out_line(left_out: Counter[str]) -> str:
-    """Return the line of what is left out, by reason."""
-    return "left out: " + ", ".join(f"{count} {reason}" for reason, count in sorted(left_out.items()))
-
-
 def inside(folder: Path, name: str, root: Path) -> Path:
     """Return `folder / name` with links resolved; raises UnusableError if it is outside `root` and of DVC's cache.
 

@@ -22,7 +22,7 @@ from figura.data.preparation.matching import Joints
 from figura.data.preparation.pair_list import write_pair_list
 from figura.data.preparation.pairs import PairPreparation
 from figura.data.preparation.people import Preparation, Raw
-from figura.data.preparation.pictures import Picture, Reading, inside, left_out_line, picture_files
+from figura.data.preparation.pictures import Picture, Reading, inside, picture_files
 from figura.data.preparation.poses import PicturePoses, open_poses
 from figura.data.preparation.settings import Coco, DeepFashion, Folders, Identities, Market1501, check_splits
 from figura.data.preparation.splits import TRAIN, drawn_split, in_order, joined_groups
@@ -284,15 +284,14 @@ def _layout_there(folder: Path) -> str:
 
 
 def add_images(preparation: Preparation, folders: Folders, source: RawFolder) -> list[str]:
-    """Add folders of pictures without annotations; return lines to print."""
-    left_out = Counter[str]()
+    """Add folders of pictures without annotations."""
     for split in in_order(folders.splits):
         folder = source.directory(folders.splits[split], split)
         shares = folders.shares if split == TRAIN else {}
-        files = picture_files(folder, left_out)
+        files = picture_files(folder, preparation.left_out)
         pictures = [Picture(file, drawn_split(source.seed, shares, file, rest=split)) for file in files]
         _add_pictures(preparation, pictures, (split, *shares), folder, source)
-    return [left_out_line(left_out)] if left_out else []
+    return []
 
 
 def _add_pictures(
@@ -368,8 +367,7 @@ def _add_identities(
         else one
         for one in reading.pictures
     ]
-    if reading.left_out:
-        lines.append(left_out_line(reading.left_out))
+    preparation.left_out += reading.left_out
     every = (*splits, *shares)
     if settings.poses is None:
         _add_pictures(preparation, pictures, every, images, source)

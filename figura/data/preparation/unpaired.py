@@ -20,7 +20,7 @@ from figura.data.formats.pair_files import split_folders
 from figura.data.formats.records import UnusableError
 from figura.data.preparation.outcome import Outcome, Repaired, Repairs
 from figura.data.preparation.pairs import Rejected
-from figura.data.preparation.pictures import inside, left_out_line, picture_files
+from figura.data.preparation.pictures import inside, picture_files
 
 SIDES = ("a", "b")
 _AT_ONCE = 64
@@ -64,10 +64,6 @@ class UnpairedPreparation(Outcome):
     """Copies usable pictures to `<split>/a` and `<split>/b` below `folder`; collects statistics and rejections."""
 
     columns = Rejected._fields
-
-    def __init__(self, folder: Path, progress: bool = False) -> None:
-        super().__init__(folder, progress)
-        self.left_out = Counter[str]()
 
     def add(self, splits: tuple[str, ...], source: Path, root: Path, key: str, split_of: Callable[[str], str]) -> None:
         """Read every picture of the split's folders once, and store the usable ones.
@@ -118,8 +114,6 @@ class UnpairedPreparation(Outcome):
     def lines(self) -> Iterator[str]:
         """Yield repairs and doubts, one line a kind, and the counts of each split."""
         yield from super().lines()
-        if self.left_out:
-            yield left_out_line(self.left_out)
         for split, one in self.statistics.items():
             a, b = (one.pictures[side] for side in SIDES)
             yield f"{split}: {a} pictures of A, {b} of B, {one.rejected.total()} rejected"
