@@ -121,7 +121,10 @@ def _arguments(arguments: list[str]) -> argparse.Namespace:
         "--set", action="append", default=[], metavar="KEY=VALUE", help="change a value of evaluate or predict"
     )
     parser.add_argument(OPTION, action="store_true", help=HELP)
-    return parser.parse_intermixed_args(arguments)
+    args = parser.parse_intermixed_args(arguments)
+    if args.overlap is not None and args.tile is None:
+        parser.error("--overlap: there are no tiles without --tile")
+    return args
 
 
 def _whole(text: str, least: int = 0) -> int:

@@ -94,6 +94,8 @@ class Predictor:
         runner = self.start(faults.append if skip else refuse, batch_size=batch_size, workers=workers)
         photos = photos_from(images, _count("every", every), runner.report)
         if tile is None:
+            if overlap is not None:
+                raise UserError("overlap: there are no tiles; set `tile`, too")
             return self._gathered(runner, list(runner.results(photos, progress)), faults)
         from figura.prediction.tiles import Tiling, tiled_results
 

@@ -22,7 +22,7 @@ from figura.engine.inference import named_injectors, run_injectors
 from figura.engine.weights import to_device
 from figura.interfaces import Example, Injector, Networks, Records, State
 from figura.prediction.comparison import Comparison
-from figura.prediction.inputs import Photo, PhotoExamples, SettingError
+from figura.prediction.inputs import Photo, PhotoExamples, SettingError, image_of
 from figura.prediction.model import Trained
 from figura.prediction.result import ImageInfo, Result
 from figura.prediction.streaming import batch_by_shape, collated_with_photos, prefetch
@@ -165,8 +165,7 @@ class Runner:
                 self.report(fault)
             for kind in photo.doubts:
                 self.doubts.setdefault(kind, []).append(photo.name)
-            file = photo.path if photo.frame is None or photo.place is not None else None
-            image = ImageInfo(photo.number, photo.name, file, photo.place, photo.size, photo.rate)
+            image = image_of(photo)
             self.images.append(image)
             for example in result:
                 if example["name"] in self._names:

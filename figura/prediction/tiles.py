@@ -6,7 +6,7 @@ than a quarter of the overlap, and has no seams otherwise.
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
@@ -15,14 +15,13 @@ from tqdm import tqdm
 
 from figura.base.errors import UserError
 from figura.base.pictures import Pixels
-from figura.prediction.inputs import Photo, SettingError
-from figura.prediction.result import ImageInfo, Result
+from figura.prediction.inputs import Photo, SettingError, image_of
+from figura.prediction.result import Result
 
 if TYPE_CHECKING:
     from figura.prediction.runner import Runner
 
 
-@dataclass(frozen=True)
 class Tiling:
     """Tiles of `side` pixels, of which neighbours share `overlap`, by default a quarter of the side.
 
@@ -30,12 +29,8 @@ class Tiling:
         UserError: the overlap is negative or more than half the side, which must be positive.
     """
 
-    side: int
-    overlap: int
-
     def __init__(self, side: int, overlap: int | None = None) -> None:
-        object.__setattr__(self, "side", side)
-        object.__setattr__(self, "overlap", side // 4 if overlap is None else overlap)
+        self.side, self.overlap = side, side // 4 if overlap is None else overlap
         if side < 1 or not 0 <= self.overlap <= side // 2:
             raise UserError(f"tiles of {side} pixels, overlap {self.overlap}; from 0 to half the tile can overlap")
 
@@ -119,11 +114,8 @@ class TiledPhoto:
 
     def result(self, last: Result) -> Result:
         """Return the result of the photo, given that of its last tile."""
-        photo = self.photo
-        file = photo.path if photo.frame is None or photo.place is not None else None
-        image = ImageInfo(photo.number, photo.name, file, photo.place, (self.height, self.width), photo.rate)
         pictures = {name: mosaic.picture for name, mosaic in self.mosaics.items()}
-        return replace(last, name=photo.name, image=image, pictures=pictures)
+        return replace(last, name=self.photo.name, image=image_of(self.photo), pictures=pictures)
 
     def _scale(self, tile: Pixels) -> int:
         height, width = min(self.tiling.side, self.height), min(self.tiling.side, self.width)

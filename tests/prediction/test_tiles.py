@@ -119,4 +119,7 @@ def test_what_no_mosaic_can_be_made_of_is_refused(files) -> None:
     with pytest.raises(SettingError, match=r"predict\.save\.facts is records: tiles make pictures"):
         load(files[1], recipe=files[0], settings={"predict.save.facts": "records"}).predict([PIXELS], tile=16)
     assert "half the tile" in refused({}, overlap=9)
+    assert "there are no tiles" in refused({}, tile=None, overlap=2)
+    with pytest.raises(SystemExit):
+        main([*files, "photo.png", "--output", "out", "--overlap", "2"])
     assert "one of several results of a tile" in refused({"predict.data.pieces": 2})
