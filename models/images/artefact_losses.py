@@ -33,13 +33,13 @@ class LocalDiscrimination(Loss):
         self, *, image: Tensor, target: Tensor, average: Tensor | None = None
     ) -> Tensor:
         """Images (N, C, H, W) in [-1, 1], of one shape, sides above half the window -> (N,)."""
-        difference = (at_least_float32(image) - at_least_float32(target)) / 2
+        distance = _distance(image, target)
         with torch.no_grad():
-            weights = self.weights(difference.abs().sum(dim=1, keepdim=True))
+            residual = distance.sum(dim=1, keepdim=True)
+            weights = self.weights(residual)
             if average is not None:
-                theirs = ((at_least_float32(average) - at_least_float32(target)) / 2).abs().sum(dim=1, keepdim=True)
-                weights = weights * (difference.abs().sum(dim=1, keepdim=True) >= theirs)
-        return example_means(weights * difference.abs())
+                weights = weights * (residual >= _distance(average, target).sum(dim=1, keepdim=True))
+        return example_means(weights * distance)
 
     def weights(self, residual: Tensor) -> Tensor:
         """(N, 1, H, W) -> (N, 1, H, W); variances divide by one less than the number of pixels."""
@@ -49,3 +49,8 @@ class LocalDiscrimination(Loss):
         square = F.avg_pool2d(padded.square(), self.window, stride=1)
         local = (square - mean.square()).clamp_min(0) * count / (count - 1)
         return local * residual.flatten(1).var(dim=1).view(-1, 1, 1, 1) ** 0.2
+
+
+def _distance(image: Tensor, target: Tensor) -> Tensor:
+    """Images (N, C, H, W) in [-1, 1] -> absolute differences in [0, 1]."""
+    return ((at_least_float32(image) - at_least_float32(target)) / 2).abs()
