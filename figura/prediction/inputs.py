@@ -17,7 +17,6 @@ from figura.base.errors import UserError
 from figura.base.files import open_regular, read_bytes, short_name
 from figura.base.pictures import DARK, LARGEST, SUFFIXES, Pixels, decode_raw, upright_pixels
 from figura.interfaces import Example
-from figura.prediction.result import ImageInfo
 from figura.prediction.video import no_stderr
 
 VIDEOS = (".avi", ".m4v", ".mkv", ".mov", ".mp4", ".mpeg", ".mpg", ".webm")
@@ -100,12 +99,6 @@ class PhotoExamples:
         Raises UserError for an unusable photo, which is then skipped, and SettingError to end the prediction.
         """
         raise TypeError(f"{type(self).__name__} gives no examples")
-
-
-def image_of(photo: Photo) -> ImageInfo:
-    """Return what results say of a photo that has been read."""
-    file = photo.path if photo.frame is None or photo.place is not None else None
-    return ImageInfo(photo.number, photo.name, file, photo.place, photo.size, photo.rate)
 
 
 def refuse(fault: str) -> NoReturn:

@@ -4,12 +4,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from figura.base.errors import UserError
+
+if TYPE_CHECKING:
+    from figura.prediction.inputs import Photo
 
 Pixels = NDArray[np.uint8]
 Record = Mapping[str, Any]
@@ -112,6 +115,12 @@ class ImageInfo:
     def source(self) -> str:
         """The source file, or the name if there is none."""
         return self.name if self.file is None else str(self.file)
+
+
+def image_of(photo: "Photo") -> ImageInfo:
+    """Return what results say of a photo that has been read."""
+    file = photo.path if photo.frame is None or photo.place is not None else None
+    return ImageInfo(photo.number, photo.name, file, photo.place, photo.size, photo.rate)
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,9 +22,9 @@ from figura.engine.inference import named_injectors, run_injectors
 from figura.engine.weights import to_device
 from figura.interfaces import Example, Injector, Networks, Records, State
 from figura.prediction.comparison import Comparison
-from figura.prediction.inputs import Photo, PhotoExamples, SettingError, image_of
+from figura.prediction.inputs import Photo, PhotoExamples, SettingError
 from figura.prediction.model import Trained
-from figura.prediction.result import ImageInfo, Result
+from figura.prediction.result import ImageInfo, Result, image_of
 from figura.prediction.streaming import batch_by_shape, collated_with_photos, prefetch
 from figura.recipe.schema import Grid, Predict
 from figura.recipe.types import COMPARISON, PHOTOS, build, construct, find_type

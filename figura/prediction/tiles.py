@@ -15,8 +15,8 @@ from tqdm import tqdm
 
 from figura.base.errors import UserError
 from figura.base.pictures import Pixels
-from figura.prediction.inputs import Photo, SettingError, image_of
-from figura.prediction.result import Result
+from figura.prediction.inputs import Photo, SettingError
+from figura.prediction.result import Result, image_of
 
 if TYPE_CHECKING:
     from figura.prediction.runner import Runner
