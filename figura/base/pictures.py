@@ -6,7 +6,8 @@ OpenCV only encodes and decodes in memory, so that a full disk or an odd name ra
 import contextlib
 import os
 import warnings
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
@@ -111,6 +112,26 @@ class Reading:
     def stored(self, content: bytes) -> bytes:
         """Return what a prepared dataset has of the file: its content if that is plain, else the pixels as PNG."""
         return content if self.plain else encode_png(self.pixels)
+
+
+def picture_files(folder: Path, left_out: Counter[str] | None = None) -> Iterator[str]:
+    """Yield the image files below a folder as paths relative to it; hidden files and folders are skipped.
+
+    Files come sorted, those of a folder before those of the folders in it. Other files are counted in `left_out`.
+    """
+    for parent, folders, files in os.walk(folder):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        if left_out is not None:
+            left_out += other_files(files)
+        for name in sorted(files):
+            if not name.startswith(".") and os.path.splitext(name)[1].lower() in SUFFIXES:
+                yield Path(parent, name).relative_to(folder).as_posix()
+
+
+def other_files(names: Iterable[str]) -> Counter[str]:
+    """Count the names of files that are no pictures, by suffix; hidden ones do not count."""
+    suffixes = (os.path.splitext(name)[1].lower() for name in names if not name.startswith("."))
+    return Counter(f"files of {suffix or 'no suffix'}" for suffix in suffixes if suffix not in SUFFIXES)
 
 
 def store_picture(path: Path, place: Path | None, orientation: Orientation = "upright") -> Reading:

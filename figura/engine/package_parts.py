@@ -58,7 +58,7 @@ class PackageLoss(Loss):
         if not isinstance(value, Tensor):
             raise TypeError(f"gives a {type(value).__name__}; a tensor is needed")
         if value.ndim == 0:
-            own = None if torch.is_grad_enabled() else self.of_each(roles)
+            own = None if torch.is_grad_enabled() else self.of_each(roles, value)
             return value.expand(count) if own is None else own
         if len(value) != count:
             raise ValueError(
@@ -67,8 +67,8 @@ class PackageLoss(Loss):
         return value.flatten(1).mean(dim=1) if value.ndim > 1 else value
 
     @torch.no_grad()
-    def of_each(self, roles: dict[str, Any]) -> Tensor | None:
-        """Return the mean value of each example alone, (N,), or None if that of the batch is not their mean.
+    def of_each(self, roles: dict[str, Any], whole: Tensor) -> Tensor | None:
+        """Return the mean value of each example alone, (N,), or None if `whole`, that of the batch, is not their mean.
 
         A loss of the whole batch, such as Dice's over all its pixels, is no mean over examples.
         """
@@ -76,8 +76,7 @@ class PackageLoss(Loss):
             values = torch.stack([self.call(**one).mean() for one, _ in split_batch(roles, batch_size(roles))])
         except (ValueError, RuntimeError):  # a single example may be too few, as for a standard deviation
             return None
-        whole = self.call(**roles).mean()
-        return values if torch.isclose(values.mean(), whole, rtol=ALIKE, atol=1e-7, equal_nan=True) else None
+        return values if torch.isclose(values.mean(), whole.mean(), rtol=ALIKE, atol=1e-7, equal_nan=True) else None
 
     def is_mean(self, roles: dict[str, Any]) -> bool:
         """Whether the value of a batch is the mean of its examples' values, so that it may be computed in parts.
@@ -87,10 +86,10 @@ class PackageLoss(Loss):
         """
         first = next((role for role, one in roles.items() if one.is_floating_point()), None)
         if first is None:
-            return self.of_each(roles) is not None
+            return self.of_each(roles, self.call(**roles)) is not None
         fading = torch.linspace(1, 0.25, len(roles[first])).to(roles[first]).view(-1, *(1,) * (roles[first].ndim - 1))
         faded = roles | {first: roles[first] * fading}
-        return all(self.of_each(one) is not None for one in (roles, faded))
+        return all(self.of_each(one, self.call(**one)) is not None for one in (roles, faded))
 
 
 @cache

@@ -15,7 +15,7 @@ from PIL import Image
 
 from figura.base.errors import UserError
 from figura.base.files import open_regular, read_bytes, short_name
-from figura.base.pictures import DARK, LARGEST, SUFFIXES, Pixels, decode_raw, upright_pixels
+from figura.base.pictures import DARK, LARGEST, SUFFIXES, Pixels, decode_raw, picture_files, upright_pixels
 from figura.interfaces import Example
 from figura.prediction.video import no_stderr
 
@@ -123,7 +123,7 @@ def find_files(
     for text in arguments:
         path = Path(text)
         if os.path.isdir(text):  # `path.is_dir` raises OSError for long names
-            files = [(one, path) for one in _images_below(path) if not _within(one, results)]
+            files = [(one, path) for file in picture_files(path) if not _within(one := path / file, results)]
             fault = f"no images ({', '.join(SUFFIXES)}) in it{_videos_in(path)}"
         elif os.path.exists(text):
             files, fault = [(path, path.parent)], ""
@@ -145,14 +145,6 @@ def find_files(
 
 def _resolved(path: Path) -> Path:
     return Path(os.path.realpath(path))  # `path.resolve` raises RuntimeError for a link to itself
-
-
-def _images_below(folder: Path) -> Iterator[Path]:
-    for parent, folders, files in os.walk(folder):
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
-        for name in sorted(files):
-            if not name.startswith(".") and Path(name).suffix.lower() in SUFFIXES:
-                yield Path(parent, name)
 
 
 def _videos_in(folder: Path) -> str:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from figura.base.errors import UserError
-from figura.base.pictures import SUFFIXES, decode_raw
+from figura.base.pictures import SUFFIXES, decode_raw, picture_files
 from figura.data.formats.prepared import Manifest, without_split
 from figura.interfaces import Example, ExampleDataset
 from models.images.augmentation import augment
@@ -78,9 +78,7 @@ class UnpairedImages(ExampleDataset):
 
     def _found(self, side: str, split: str) -> list[Path]:
         folder = self.folder / side
-        paths = sorted(
-            path for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES and not path.name.startswith(".")
-        )
+        paths = sorted(folder / file for file in picture_files(folder))
         if not folder.is_dir():
             raise UserError(
                 f"{folder}: no such folder; {without_split(self.manifest.root, split)}, or let root and split name a "

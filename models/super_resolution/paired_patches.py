@@ -6,11 +6,11 @@ from typing import Literal
 import numpy as np
 
 from figura.base.errors import UserError
-from figura.base.pictures import decode_raw
+from figura.base.pictures import decode_raw, picture_files
 from models.images.augmentation import augment
 from models.images.augmentation_settings import GeometricTransforms, PairAugmentation
 from models.images.photometry import Image
-from models.super_resolution.patches import Patches, images_below, split_folder
+from models.super_resolution.patches import Patches, split_folder
 from models.super_resolution.resampling import Kernel
 
 EXACT = ("horizontal_flip", "vertical_flip", "rotate90")
@@ -45,7 +45,7 @@ class PairedPatches(Patches):
         if moved:
             raise ValueError(f"augmentation.{moved[0]}: a pair of sizes can only be flipped and turned")
         self.small_folder = split_folder(Path(root), small)
-        files = {path.with_suffix("").as_posix(): path for path in images_below(self.small_folder)}
+        files = {path.with_suffix("").as_posix(): path for path in sorted(map(Path, picture_files(self.small_folder)))}
         stems = [path.with_suffix("").as_posix() for path in self.paths]
         found = [files.get(stem, files.get(f"{stem}x{scale}")) for stem in stems]
         if missing := [path for path, one in zip(self.paths, found, strict=True) if one is None]:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal, get_args
 import numpy as np
 
 from figura.base.errors import UserError
-from figura.base.pictures import SUFFIXES, decode_raw, picture_facts
+from figura.base.pictures import SUFFIXES, decode_raw, picture_facts, picture_files
 from figura.data.formats.prepared import Manifest, without_split
 from figura.interfaces import Example, ExampleDataset
 from models.images.augmentation import augment
@@ -79,7 +79,7 @@ class Patches(ExampleDataset):
         self.sharpening = sharpening
         self.augmentation = None if augmentation is None else PairAugmentation(both=augmentation)
         self.folder, self.manifest = split_folder(Path(root), split), Manifest(Path(root))
-        paths = images_below(self.folder)
+        paths = sorted(map(Path, picture_files(self.folder)))
         if not paths:
             raise UserError(f"{self.folder}: has no images ({', '.join(SUFFIXES)})")
         self.manifest.check_count(self.folder, len(paths))
@@ -159,15 +159,6 @@ def _size(path: Path) -> tuple[int, int] | None:
     except UserError:
         return None
     return height, width
-
-
-def images_below(folder: Path) -> list[Path]:
-    """Return the images below a folder, relative to it, sorted; hidden ones are skipped."""
-    return sorted(
-        path.relative_to(folder)
-        for path in folder.rglob("*")
-        if path.suffix.lower() in SUFFIXES and not path.name.startswith(".")
-    )
 
 
 def split_folder(root: Path, split: str) -> Path:

@@ -217,7 +217,7 @@ def test_two_processes_refuse_a_loss_of_the_whole_batch(tmp_path):
 def test_examples_that_are_alike_do_not_hide_a_loss_of_the_whole_batch():
     loss = PackageLoss(NoiseRatio())
     x = torch.randn(1, 3, 8, 8).repeat(2, 1, 1, 1)
-    assert loss.of_each({"x": x, "y": -x}) is not None
+    assert loss.of_each({"x": x, "y": -x}, loss.call(x=x, y=-x)) is not None
     assert not loss.is_mean({"x": x, "y": -x})
     assert PackageLoss(nn.MSELoss()).is_mean({"input": x, "target": -x})
     labels = torch.tensor([1, 2])

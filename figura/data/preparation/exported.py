@@ -8,13 +8,13 @@ from typing import Any
 from tqdm import tqdm
 
 from figura.base.errors import UserError
-from figura.base.pictures import Orientation
+from figura.base.pictures import Orientation, picture_files
 from figura.data.formats.coco import Spool, write_coco
 from figura.data.formats.exports import Export
 from figura.data.formats.records import Size, UnusableError
 from figura.data.preparation.matching import Joints, PictureNames, check_size
 from figura.data.preparation.outcome import Rejected
-from figura.data.preparation.pictures import picture_files, size_of
+from figura.data.preparation.pictures import size_of
 
 
 @dataclass

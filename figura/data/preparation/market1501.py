@@ -8,8 +8,9 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from figura.base.pictures import picture_files
 from figura.data.preparation.outcome import Rejected
-from figura.data.preparation.pictures import Picture, Reading, picture_files
+from figura.data.preparation.pictures import Picture, Reading
 
 NAME = re.compile(r"(-1|\d+)_c(\d+)s(\d+)_(\d+)_(\d+)\.")
 """Person, camera, sequence, frame, box."""

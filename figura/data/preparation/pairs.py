@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from figura.base.errors import one_line
+from figura.base.pictures import other_files
 from figura.data.formats.pair_files import Fault, Loaded, Pair, find_pairs, load_pair, sides
 from figura.data.preparation.outcome import Outcome, Repaired, Repairs
-from figura.data.preparation.pictures import other_files
 from figura.data.preparation.statistics import drawing
 
 _AT_ONCE = 64

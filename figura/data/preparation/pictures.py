@@ -2,7 +2,6 @@
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Any, NamedTuple
 
 from figura.base.dvc_cache import dvc_cache
 from figura.base.errors import UserError
-from figura.base.pictures import SUFFIXES, Orientation, picture_facts
+from figura.base.pictures import Orientation, picture_facts
 from figura.data.formats.records import Size, UnusableError
 from figura.data.preparation.outcome import Rejected
 
@@ -35,26 +34,6 @@ class Reading:
     pictures: list[Picture] = field(default_factory=list)
     faults: list[tuple[str, Rejected]] = field(default_factory=list)
     left_out: Counter[str] = field(default_factory=Counter)
-
-
-def picture_files(folder: Path, left_out: Counter[str] | None = None) -> Iterator[str]:
-    """Yield the image files below a folder as paths relative to it, sorted; hidden files and folders are skipped.
-
-    Other files are counted in `left_out`.
-    """
-    for parent, folders, files in os.walk(folder):
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
-        if left_out is not None:
-            left_out += other_files(files)
-        for name in sorted(files):
-            if not name.startswith(".") and os.path.splitext(name)[1].lower() in SUFFIXES:
-                yield Path(parent, name).relative_to(folder).as_posix()
-
-
-def other_files(names: Iterable[str]) -> Counter[str]:
-    """Count the names of files that are no pictures, by suffix; hidden ones do not count."""
-    suffixes = (os.path.splitext(name)[1].lower() for name in names if not name.startswith("."))
-    return Counter(f"files of {suffix or 'no suffix'}" for suffix in suffixes if suffix not in SUFFIXES)
 
 
 def inside(folder: Path, name: str, root: Path) -> Path:

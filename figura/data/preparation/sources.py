@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from figura.base.errors import UserError
+from figura.base.pictures import picture_files
 from figura.data.formats.exports import Entry, Export, open_export
 from figura.data.formats.pair_files import LAYOUTS, sides, split_folders
 from figura.data.formats.records import Conventions, UnusableError, whole_number
@@ -22,7 +23,7 @@ from figura.data.preparation.matching import Joints
 from figura.data.preparation.pair_list import write_pair_list
 from figura.data.preparation.pairs import PairPreparation
 from figura.data.preparation.people import Preparation, Raw
-from figura.data.preparation.pictures import Picture, Reading, inside, picture_files
+from figura.data.preparation.pictures import Picture, Reading, inside
 from figura.data.preparation.poses import PicturePoses, open_poses
 from figura.data.preparation.settings import Coco, DeepFashion, Folders, Identities, Market1501, check_splits
 from figura.data.preparation.splits import TRAIN, drawn_split, in_order, joined_groups

@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from figura.base.errors import UserError
-from figura.base.pictures import Reading, encode_png, store_picture
+from figura.base.pictures import Reading, encode_png, picture_files, store_picture
 from figura.data.formats.pair_files import split_folders
 from figura.data.formats.records import UnusableError
 from figura.data.preparation.outcome import Outcome, Repaired, Repairs
 from figura.data.preparation.pairs import Rejected
-from figura.data.preparation.pictures import inside, picture_files
+from figura.data.preparation.pictures import inside
 
 SIDES = ("a", "b")
 _AT_ONCE = 64
