@@ -67,6 +67,11 @@ class RecipeCheck:
         names = self.names.steps(self.recipe, injectors, self.training_only, train, validation)
         if self.recipe.runtime.samples:
             self.names.known(self.recipe.runtime.samples.names, names, "runtime.samples.names")
+        if (keep := self.recipe.train.keep) is not None:
+            judged = {name for name, loss in self.recipe.losses.items() if loss.weight} - self.training_only
+            known = {*judged, *self.recipe.callbacks}
+            if keep.metric.partition(".")[0] not in known:
+                self.errors.add_unknown("train.keep.metric", keep.metric, known, "loss or callback")
         for name, callback in self.recipe.callbacks.items():
             construct(callback.type, callback.arguments, CALLBACK, f"callbacks.{name}", self.errors)
 

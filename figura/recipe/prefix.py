@@ -194,9 +194,9 @@ class Prefixes:
 
     def _train(self) -> dict[str, Any]:
         train = self.recipe.train
-        content = train.model_dump(by_alias=True, exclude={"steps", "epochs", "evaluate_every", "accumulation"})
+        content = train.model_dump(by_alias=True, exclude={"steps", "epochs", "evaluate_every", "accumulation", "stop"})
         if self.done <= self.every:
-            del content["evaluate_limit"]
+            del content["evaluate_limit"], content["keep"]
         if self.done < train.record_every:
             del content["record_every"]
         return content | ({"evaluate_every": self.every} if self.done > self.every else {})

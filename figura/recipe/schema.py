@@ -164,6 +164,24 @@ class Ema(Section):
         return min(self.decay, (1 + update) / (10 + update)) if self.warmup else self.decay
 
 
+class Keep(Section):
+    """`model/` gets the weights of the evaluation with the best `metric`, not the last ones; of equal ones the first.
+
+    `metric` is a number of `history/validation.csv`: a loss, a component (`caf.vector`), or `<callback>.<number>`. At
+    the end, `checkpoints/` gets the weights of the `best` evaluations, and the last ones (`training/best.py`).
+    """
+
+    metric: str
+    better: Literal["lower", "higher"]
+    best: Count = 1
+
+
+class Stop(Section):
+    """Training ends after `patience` evaluations in a row whose `keep.metric` is not better than the best before."""
+
+    patience: Count
+
+
 class InitFrom(Section):
     """Start from the weights of an earlier run: of all networks, or of the named ones."""
 
@@ -195,12 +213,20 @@ class Train(Section):
     evaluate_limit: Count | None = Field(default=None, description="evenly spaced examples; left out: all")
     record_every: Count
     max_nonfinite: Count = Field(description="stop after this many skipped updates in a row")
+    keep: Keep | None = Field(default=None, description="left out: `model/` gets the last weights")
+    stop: Stop | None = Field(default=None, description="goes by the metric of `keep`")
     try_: bool = Field(default=False, alias="try")
 
     @model_validator(mode="after")
     def _one_length(self) -> "Train":
         if (self.steps is None) == (self.epochs is None):
             raise ValueError("write either steps or epochs")
+        return self
+
+    @model_validator(mode="after")
+    def _stops_by_a_metric(self) -> "Train":
+        if self.stop is not None and self.keep is None:
+            raise ValueError("stop goes by the metric of keep, which is missing")
         return self
 
     def iterations(self, of_epoch: int) -> int:
@@ -331,8 +357,9 @@ class Runtime(Section):
     """Settings that do not change results; no stage tracks them.
 
     Every `resume_every` iterations a resume point replaces the last one. Every `checkpoint_every` iterations, and at
-    the end, the weights to evaluate are written as a model folder `<run>/checkpoints/step-000500`, which stays. With
-    `states`, a training begins with the state of another one that was equal so far (docs/states.md).
+    the end, the weights to evaluate are written as a model folder `<run>/checkpoints/step-000500`, which stays; with
+    `checkpoints_kept`, only the newest so many stay. With `states`, a training begins with the state of another one
+    that was equal so far (docs/states.md).
     """
 
     renamed = {"keep_every": "checkpoint_every", "checkpoint_every": "resume_every"}
@@ -340,6 +367,7 @@ class Runtime(Section):
     log_every: Count
     resume_every: Count
     checkpoint_every: Count | None = None
+    checkpoints_kept: Count | None = None
     states: bool = True
     progress: bool
     timing: bool

@@ -29,6 +29,13 @@ class Checkpoints:
         with replacing_folder(self.folder / f"step-{iteration:06d}") as hidden:
             write(hidden)
 
+    def thin(self, newest: int | None) -> None:
+        """Remove all but the newest checkpoints; with None, none."""
+        steps = [path for path in models_in(self.folder) if step_of(path.name) is not None]
+        for old in steps[:-newest] if newest else ():
+            hidden = old.rename(old.with_name(f".{old.name}"))  # at once for who reads the folder
+            shutil.rmtree(hidden, ignore_errors=True)
+
     def tidy(self) -> None:
         """Remove incomplete checkpoints of a killed training."""
         for left in self.folder.glob(".step-*"):

@@ -20,6 +20,7 @@ from figura.base.errors import UserError
 from figura.base.files import read_json
 from figura.engine.weights import save_tensors
 from figura.interfaces import Callback, Injector
+from figura.training.best import BestWeights
 from figura.training.loss_log import LossLog
 
 TREE, TENSORS = "state.json", "state.safetensors"
@@ -43,6 +44,7 @@ class TrainState:
     loss_log: LossLog
     callbacks: Mapping[str, Callback]
     injectors: Mapping[str, Mapping[str, Injector]]
+    best: BestWeights
     nonfinite: dict[str, int] = field(default_factory=dict)
     accumulation_factor: int = 1
     resumed: str | None = None
@@ -58,7 +60,7 @@ class TrainState:
         return {
             **states, "loss_log": self.loss_log.state_dict(), "callbacks": callbacks, "injectors": injectors,
             "nonfinite": self.nonfinite, "accumulation_factor": self.accumulation_factor, "resumed": self.resumed,
-            "machine": self.machine,
+            "machine": self.machine, "best": self.best.state_dict(),
         }  # fmt: skip
 
     def load_state_dict(self, state: Mapping[str, Any], prefix: Mapping[str, Any] | None = None) -> None:
@@ -76,6 +78,7 @@ class TrainState:
             ran = own if prefix is None else prefix["steps"].get(step, {"injectors": {}})["injectors"]
             for name in own.keys() & ran.keys():
                 own[name].load_state_dict(saved.get(step, {}).get(name, {}))
+        self.best.load_state_dict(state.get("best", {}), prefix)  # earlier versions had none
         self.nonfinite = dict(state["nonfinite"])
         own = state.get("rollback", state)  # where earlier versions had both
         self.accumulation_factor = max(self.accumulation_factor, own["accumulation_factor"])

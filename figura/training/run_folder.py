@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 from accelerate import Accelerator
@@ -125,6 +125,7 @@ class RunFolder:
             if self.accelerator.is_main_process:
                 self._refuse_not_finite(iteration)
                 self.checkpoints.save(iteration, self._write_model)
+                self.checkpoints.thin(self.recipe.runtime.checkpoints_kept)
 
     def write_resume_point(self, iteration: int) -> None:
         """Write the state after `iteration` updates; also flush the losses so far to their file."""
@@ -139,6 +140,8 @@ class RunFolder:
     def write_outputs(self, iteration: int) -> None:
         """Write the outputs tracked by DVC: weights (averages, if any), the resolved recipe, provenance, history.
 
+        With `train.keep`, the model has the best weights; they and the last ones are written as checkpoints, too.
+
         Raises:
             UserError: weights are not finite, or both the last updates and the last validation are not.
         """
@@ -147,11 +150,20 @@ class RunFolder:
             if self.accelerator.is_main_process:
                 self._refuse_not_finite(iteration)
                 self._judge_end(iteration)
-                with replacing_folder(self.run / "model") as folder:
-                    self._write_model(folder)
+                best, kept = self.state.best.best(), self.state.best.said(iteration)
+                for one in best:
+                    with self.state.best.loaded(one):
+                        self.checkpoints.save(one, self._write_model)
+                if kept:
+                    self.checkpoints.save(iteration, self._write_model)
+                chosen = self.state.best.loaded(best[0]) if best else nullcontext()
+                with chosen, replacing_folder(self.run / "model") as folder:
+                    self._write_model(folder, kept)
                 with replacing_folder(self.run / "history") as folder:
                     self.state.loss_log.write(folder)
                     write_sums(folder)
+                if kept:
+                    self._print(f"{self.run}/model has the weights of {kept}")
 
     def finish(self) -> None:
         """Stash the outputs; then remove the resume points, with the refused one that this training resumed from.
@@ -224,9 +236,10 @@ class RunFolder:
         lower = f"Lower steps.{step}.optimizer.lr or clip (steps.{step}.clip), or" if step else "Check its weights, or"
         return f"{lower} look for inputs that are not finite, which do this too"
 
-    def _write_model(self, folder: Path) -> None:
-        resumed = {"resumed": self.state.resumed} if self.state.resumed else {}
-        write_model(folder, self.networks.ema, self.recipe, self.provenance | resumed)
+    def _write_model(self, folder: Path, kept: str = "") -> None:
+        more = {"resumed": self.state.resumed or "", "kept": kept}
+        provenance = self.provenance | {key: text for key, text in more.items() if text}
+        write_model(folder, self.networks.ema, self.recipe, provenance)
 
     def _refuse_different_ranks(self, iteration: int) -> None:
         """Raise UserError if ranks no longer have the same weights."""

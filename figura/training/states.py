@@ -32,6 +32,7 @@ from figura.recipe.dotted_keys import texts
 from figura.recipe.prefix import Prefixes, digest
 from figura.recipe.resolved import RESULT_SECTIONS, named_files, settings
 from figura.recipe.schema import Recipe
+from figura.training.best import early_end
 from figura.training.provenance import data_version, file_versions
 from figura.training.resume import SEVERAL, ResumePoint
 from figura.training.run_folder import RunFolder
@@ -274,11 +275,19 @@ class Sharing:
                 own += [(state, content) for state in states if state.digest == name]
         for state, content in reversed(own):
             if damage(state.folder / STATE) is None:
+                if self._ends_before(state):
+                    continue
                 with suppress(OSError):  # of another user, or removed meanwhile
                     os.utime(state.folder / ABOUT)
                 return state, content
             self.store.remove(state.folder)
         return None
+
+    def _ends_before(self, state: SharedState) -> bool:
+        """Whether `train.stop` of this recipe, which the maker of a state may lack, ends training before it."""
+        content = state.read() if self.recipe.train.stop else {}
+        end = early_end(self.recipe.train, content["loss_log"]["validation"]) if content else None
+        return end is not None and end < state.iteration
 
     def begin(self, after: int) -> SharedState | None:
         """Load the furthest state of a training that was equal so far, if any is beyond `after` iterations.

@@ -1,6 +1,5 @@
 """The training loop: `fit` -> `_loop` -> `iterate` -> `train_step` -> `train_op` -> `Step.update` (engine/step.py)."""
 
-import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
@@ -35,6 +34,8 @@ from figura.interfaces import Callback, Listener, Networks, Row, State, StepRepo
 from figura.recipe.schema import Recipe
 from figura.recipe.trial import KEY, mark, scratch
 from figura.recipe.types import batch_names
+from figura.training.best import BestWeights, early_end
+from figura.training.hooks import by_parameter_names
 from figura.training.loss_log import LossLog, live_scalars, mean_losses, weights_line
 from figura.training.provenance import dirty, process_record, provenance
 from figura.training.reporter import Reporter, check_trackers
@@ -114,6 +115,7 @@ class Trainer:
             scalers={name: step.scaler for name, step in self.steps.items() if step.scaler is not None},
             injectors={n: {key: one.injector for key, one in s.injectors.items()} for n, s in self.steps.items()},
             loss_log=self.loss_log, callbacks=self.callbacks, machine=machine(self.accelerator),
+            best=BestWeights(recipe.train, self.networks.ema, self.loss_log),
         )  # fmt: skip
         self.folder = RunFolder(run, recipe, self.accelerator, self.networks, self.state, self.provenance)
         own_code = type(self) is not Trainer or any(hooks.values()) or bool(callbacks)
@@ -136,7 +138,7 @@ class Trainer:
         bound = {name: partial(function, self) for name, function in functions.items() if function is not None}
         epoch, batch = ["epoch"], ["batch", "index", *batch_names(self.recipe.data.train)]
         start, step, end = (
-            _by_parameter_names(name, bound.get(name, method), offered, keywords.get(name, {}))
+            by_parameter_names(name, bound.get(name, method), offered, keywords.get(name, {}))
             for name, method, offered in (
                 ("on_epoch_start", self.on_epoch_start, epoch),
                 ("train_step", self.train_step, batch),
@@ -201,6 +203,7 @@ class Trainer:
         # without a resume point, training goes back to here if memory runs out
         self._start = (self.iteration, copied(self.state.state_dict()) if self.recipe.train.find_batch_size else {})
         self._start_reporting(shared)
+        self._end_early()
         agreed = self.accelerator.num_processes == 1
         try:
             while self.iteration < self.last:
@@ -396,6 +399,14 @@ class Trainer:
             row |= {f"{name}.{key}": value for key, value in (callback.on_evaluation(self, row) or {}).items()}
         self.loss_log.validation.append(row)
         self.reporter.track(self.iteration, row, "validation")
+        self.state.best.add(row)
+        self._end_early()
+
+    def _end_early(self) -> None:
+        """Make this iteration the last one if `train.stop` says so."""
+        if early_end(self.recipe.train, self.loss_log.validation) is not None and self.iteration < self.last:
+            self.reporter.say(f"train.stop: ends after iteration {self.iteration} of {self.last}")
+            self.last = self.iteration
 
     def _sanity_check(self) -> None:
         errors = ErrorCollector(self.recipe.path)
@@ -478,30 +489,3 @@ def _count_nonfinite(counts: dict[str, int], reports: Mapping[str, StepReport], 
                 f"lower the rate or clip (steps.{name}.clip), then `FIGURA_RESUME_ANYWAY=1 dvc repro` goes on from the "
                 "last resume point"
             )
-
-
-def _by_parameter_names(
-    name: str, hook: Callable[..., Any], offered: Sequence[str], keywords: Mapping[str, Any]
-) -> Callable[[Mapping[str, Any]], Any]:
-    """Return a function of all `offered` values that calls `hook` with those it has parameters for.
-
-    `keywords` are passed, too, and override offered values.
-
-    Raises:
-        UserError: the hook does not accept a keyword, or a parameter without default is neither offered nor a keyword.
-    """
-    parameters = list(inspect.signature(hook).parameters.values())
-    title = f"{name} ({getattr(hook, '__qualname__', type(hook).__name__)})"
-    named = {p.name: p for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
-    takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters)
-    for keyword in keywords:
-        if keyword not in named and not takes_any:
-            raise UserError(f"hook_kwargs.{title} takes no {keyword!r}{nearest(keyword, named)}")
-    for parameter in named.values():
-        if parameter.default is parameter.empty and parameter.name not in [*offered, *keywords]:
-            raise UserError(
-                f"{title} needs {parameter.name!r}{nearest(parameter.name, offered)}; it may ask for "
-                f"{', '.join(offered)}, or get it through hook_kwargs.{name}"
-            )
-    wanted = [key for key in offered if key in named and key not in keywords]
-    return lambda values: hook(**{key: values[key] for key in wanted}, **keywords)
