@@ -1,5 +1,7 @@
 """From datasets to batches: a weighted mixture in training, the sorted split in validation; both repeat exactly."""
 
+import itertools
+import math
 import os
 import sys
 import tempfile
@@ -16,8 +18,9 @@ from figura.base.errors import UserError
 from figura.base.sampling import evenly_spaced
 from figura.base.seeding import generator
 from figura.engine.signals import outlive_signals
-from figura.interfaces import Example, ExampleDataset, Records
+from figura.interfaces import Example, ExampleDataset, Records, Schedule
 from figura.recipe.schema import Recipe
+from figura.recipe.types import SCHEDULE, build
 
 Key = tuple[str, int, int]  # dataset, epoch, index
 SOCKET = "/pymp-12345678/listener-12345678"  # path that multiprocessing uses below the temporary folder
@@ -43,11 +46,15 @@ class TrainBatches(Sampler[list[Key]]):
 
     Every batch comes from one dataset: the one whose number of batches so far, divided by its weight, is lowest. An
     epoch ends when that dataset has no full batch left. Each epoch reshuffles each dataset.
+
+    With `schedules`, which multiply weights, every batch comes from the dataset that lacks most of its share so far,
+    the sum of its weight by that of all weights over the iterations. Each dataset then has epochs of its own, and is
+    reshuffled after its last full batch; an epoch of the training has as many batches as all of them.
     """
 
     def __init__(
         self, lengths: Mapping[str, int], weights: Mapping[str, float], batch_size: int, seed: int, start: int = 0,
-        shard: slice = slice(None),
+        shard: slice = slice(None), schedules: Mapping[str, Schedule] | None = None,
     ) -> None:  # fmt: skip
         for name, length in lengths.items():
             if length < batch_size:
@@ -55,13 +62,13 @@ class TrainBatches(Sampler[list[Key]]):
                     f"data.train.{name}: {length} examples are fewer than one batch (data.batch_size: {batch_size})"
                 )
         self.lengths, self.weights, self.batch_size = lengths, weights, batch_size
-        self.seed, self.start, self.shard = seed, start, shard
-        self.plan = self._plan()
+        self.seed, self.start, self.shard, self.schedules = seed, start, shard, schedules or {}
+        self.plan = [] if self.schedules else self._plan()
 
     @property
     def batches_per_epoch(self) -> int:
         """The number of batches in an epoch."""
-        return len(self.plan)
+        return len(self.plan) or sum(length // self.batch_size for length in self.lengths.values())
 
     def _plan(self) -> list[tuple[str, int]]:
         """Return the (dataset, start offset) of each batch of an epoch, the same for all epochs."""
@@ -75,6 +82,37 @@ class TrainBatches(Sampler[list[Key]]):
             counts[name] += 1
 
     def __iter__(self) -> Iterator[list[Key]]:
+        return self._scheduled() if self.schedules else self._planned()
+
+    def _scheduled(self) -> Iterator[list[Key]]:
+        counts, lacking = dict.fromkeys(self.lengths, 0), dict.fromkeys(self.lengths, 0.0)
+        orders: dict[str, tuple[int, NDArray[np.int64]]] = {}
+        for iteration in itertools.count():
+            weights = self._weights_at(iteration)
+            total = sum(weights.values())
+            for name, weight in weights.items():
+                lacking[name] += weight / total
+            name = max((name for name in weights if weights[name]), key=lambda n: lacking[n])
+            lacking[name] -= 1
+            epoch, place = divmod(counts[name], self.lengths[name] // self.batch_size)
+            counts[name] += 1
+            if iteration < self.start:
+                continue
+            if name not in orders or orders[name][0] != epoch:
+                orders[name] = epoch, epoch_order(self.seed, name, epoch, self.lengths[name])
+            batch = orders[name][1][place * self.batch_size : (place + 1) * self.batch_size]
+            yield [(name, epoch, int(index)) for index in batch[self.shard]]
+
+    def _weights_at(self, iteration: int) -> dict[str, float]:
+        scheduled = {name: schedule(iteration) for name, schedule in self.schedules.items()}
+        weights = {name: weight * scheduled.get(name, 1.0) for name, weight in self.weights.items()}
+        if min(weights.values()) < 0 or not 0 < sum(weights.values()) < math.inf:
+            raise UserError(
+                f"data.train: at iteration {iteration}, weights are {weights}; numbers from 0, one above 0, are needed"
+            )
+        return weights
+
+    def _planned(self) -> Iterator[list[Key]]:
         epoch, skipped = divmod(self.start, len(self.plan))
         while True:
             orders = {name: epoch_order(self.seed, name, epoch, length) for name, length in self.lengths.items()}
@@ -196,6 +234,11 @@ class Loaders:
     ) -> None:  # fmt: skip
         self.recipe, self.train_data, self.validation_data = recipe, train, validation
         self.pin, self.shard = pin, slice(rank, None, ranks)
+        self.schedules: dict[str, Schedule] = {
+            name: build(entry.schedule, SCHEDULE, f"data.train.{name}.schedule", recipe.path)
+            for name, entry in recipe.data.train.items()
+            if entry.schedule is not None
+        }
         size = recipe.data.batch_size
         if size % ranks:
             raise UserError(
@@ -208,7 +251,7 @@ class Loaders:
         return TrainBatches(
             {name: len(data) for name, data in self.train_data.items()},
             {name: entry.weight for name, entry in self.recipe.data.train.items()},
-            self.recipe.data.batch_size, self.recipe.seed, start, self.shard,
+            self.recipe.data.batch_size, self.recipe.seed, start, self.shard, self.schedules,
         )  # fmt: skip
 
     def train(self, start: int) -> Batches:

@@ -90,6 +90,9 @@ class RecipeCheck:
         return None
 
     def _training(self) -> None:
+        for name, dataset in self.recipe.data.train.items():
+            if dataset.schedule is not None:
+                build_schedule(dataset.schedule, f"data.train.{name}.schedule", self.errors)
         trained = {name for step in self.recipe.steps.values() for name in step.trains}
         for name, step in self.recipe.steps.items():
             for network in set(step.trains) - self.recipe.networks.keys():

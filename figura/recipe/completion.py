@@ -31,7 +31,7 @@ from figura.recipe.types import (
 )
 
 Content = dict[str, Any]
-BESIDE = ("type", "weight")  # keys of a `data` entry that are not arguments
+BESIDE = ("type", "weight", "schedule")  # keys of a `data` entry that are not arguments
 
 
 def with_data(content: Content, errors: ErrorCollector) -> Content:

@@ -112,6 +112,11 @@ class Prefixes:
     def __init__(self, recipe: Recipe, evaluate_every: int, callbacks: Mapping[str, Callback]) -> None:
         self.recipe, self.every, self.callbacks = recipe, evaluate_every, callbacks
         self.done = 0
+        self.datasets = {
+            name: Pass((), [_scaled(entry.weight, _schedule(entry.schedule, f"data.train.{name}.schedule"))])
+            for name, entry in recipe.data.train.items()
+            if entry.schedule is not None
+        }
         self.steps = {name: self._step(name, entry) for name, entry in recipe.steps.items()}
         self.injectors = {
             name: {key: self._injector(name, key, one) for key, one in entry.injectors.items()}
@@ -154,7 +159,7 @@ class Prefixes:
         """Return the iterations at which something begins, ends or changes its formula: where recipes tend to part."""
         gates = [entry.gate for entry in (*self.recipe.steps.values(), *self.recipe.losses.values())]
         gates += [one.gate for entry in self.recipe.steps.values() for one in entry.injectors.values()]
-        schedules = [schedule for entry in self._entries() for one in entry.passes for schedule in one.schedules]
+        schedules = [schedule for one in self._passes() for schedule in one.schedules]
         found = {knot for one in schedules for knot in one.knots}
         found |= {bound for gate in gates for bound in (gate.after, gate.before or 0)}
         return sorted(found - {0})
@@ -165,6 +170,11 @@ class Prefixes:
             for group in groups.values():
                 yield from group.values()
 
+    def _passes(self) -> Iterator[Pass]:
+        yield from self.datasets.values()
+        for entry in self._entries():
+            yield from entry.passes
+
     def at(self, done: int) -> dict[str, Any]:
         """Return what the first `done` iterations depend on, as plain values; `done` never falls from call to call.
 
@@ -172,9 +182,8 @@ class Prefixes:
         and change anything.
         """
         for start in range(self.done, done, CHUNK):
-            for entry in self._entries():
-                for one in entry.passes:
-                    one.advance(start, min(start + CHUNK, done))
+            for one in self._passes():
+                one.advance(start, min(start + CHUNK, done))
         self.done = done
         content: dict[str, Any] = {
             "seed": self.recipe.seed, "facts": self.recipe.facts, "data": self._data(), "train": self._train(),
@@ -190,6 +199,8 @@ class Prefixes:
 
     def _data(self) -> dict[str, Any]:
         data = self.recipe.model_dump(include={"data"}, by_alias=True)["data"]
+        for name, weight in self.datasets.items():
+            data["train"][name] |= {"weight": weight.digest(), "schedule": None}
         return {key: value for key, value in data.items() if key != "validation" or self.done > self.every}
 
     def _train(self) -> dict[str, Any]:

@@ -48,13 +48,19 @@ class DatasetEntry(Declaration):
     weight: Positive = 1.0
 
 
+class TrainingDataset(DatasetEntry):
+    """One dataset to train on; effective weight = `weight` x schedule(step), which may be 0 at times."""
+
+    schedule: Declaration | None = None
+
+
 class Data(Section):
     """Where examples come from; `batch_size` is that of all ranks together.
 
     `common`, a map of arguments that all entries share, may stand beside them (`completion.py` distributes it).
     """
 
-    train: Annotated[dict[Name, DatasetEntry], Field(min_length=1)]
+    train: Annotated[dict[Name, TrainingDataset], Field(min_length=1)]
     validation: Annotated[dict[Name, DatasetEntry], Field(min_length=1)]
     batch_size: BatchSize
 

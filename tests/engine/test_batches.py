@@ -1,4 +1,5 @@
 import errno
+import math
 import multiprocessing.util
 import os
 import signal
@@ -16,6 +17,7 @@ from figura.base.errors import UserError
 from figura.base.exit_status import refusal
 from figura.base.sampling import evenly_spaced
 from figura.engine.data import Mixture, TrainBatches, ValidationBatches, load_batches
+from figura.schedules import Step
 
 
 def sampler(lengths, weights=None, size=4, seed=1, **rest):
@@ -58,6 +60,44 @@ def test_an_epoch_ends_with_the_first_dataset_that_runs_out():
     assert names.count("a") in (2, 3)
     epochs = [batch[0][1] for batch in islice(batches, 2 * len(names))]
     assert epochs == [0] * len(names) + [1] * len(names)
+
+
+def later(lengths, **rest):
+    """Batches of which b come from iteration 4 on, first as many as of a, from 10 on three times as many."""
+    return sampler(lengths, schedules={"b": Step([4, 10], [0.0, 1.0, 3.0])}, **rest)
+
+
+def test_a_schedule_multiplies_a_weight():
+    batches = later({"a": 16, "b": 9})
+    names = "".join(batch[0][0] for batch in islice(batches, 22))
+    # from 10 on, before each choice a lacks 1/4, 1/2, -1/4, 0, and b 3/4, 1/2, 5/4, 1; a comes first if both are equal
+    assert names == "aaaa" + "ab" * 3 + "babb" * 3
+    assert batches.batches_per_epoch == 6
+    of_b = [key for batch in islice(batches, 22) for key in batch if key[0] == "b"]
+    for epoch in range(len(of_b) // 8):  # two batches of nine examples each
+        indices = {index for _, number, index in of_b if number == epoch}
+        assert len(indices) == 8
+    assert of_b[:8] != [(name, 0, index) for name, _, index in of_b[8:16]]
+    of_a = [key for batch in islice(later({"a": 16, "b": 8}), 4) for key in batch]
+    assert sorted(of_a) == [("a", 0, index) for index in range(16)]
+
+
+@pytest.mark.parametrize("start", [0, 3, 4, 11, 21])
+def test_a_schedule_starts_later_with_the_tail(start):
+    whole = list(islice(later({"a": 22, "b": 9}), 30))
+    assert list(islice(later({"a": 22, "b": 9}, start=start), 30 - start)) == whole[start:]
+    shares = [list(islice(later({"a": 22, "b": 9}, shard=slice(n, None, 2)), 30)) for n in range(2)]
+    assert [sorted(one + other) for one, other in zip(*shares, strict=True)] == [sorted(batch) for batch in whole]
+
+
+@pytest.mark.parametrize("value", [-1.0, math.nan, math.inf])
+def test_a_schedule_gives_weights(value):
+    batches = iter(sampler({"a": 9, "b": 9}, schedules={"b": Step([2], [1.0, value])}))
+    assert len(list(islice(batches, 2))) == 2
+    with pytest.raises(
+        UserError, match=rf"data\.train: at iteration 2, weights are {{'a': 1.0, 'b': {value}}}; numbers"
+    ):
+        next(batches)
 
 
 def test_fewer_examples_than_a_batch():

@@ -23,10 +23,13 @@ from figura.training.trainer import Trainer
 
 STEPS, EVERY = 12, 4
 BROKEN = {"data.train.ramps.broken_from": 19, "train.max_nonfinite": 9}
+RAMP = {"type": "Linear", "start": 2, "end": 8, "from": 0.0, "to": 3.0}
+SCHEDULED = {"data.train.more": {"type": "toy.Ramps", "length": 9, "schedule": RAMP}}
 RECIPES = {
     "plain": (BASE, None),
     "parts and skips": (BASE | BROKEN | {"train.accumulation": 3, "train.record_every": 5}, None),
     "two steps": (BASE | {"train.ema": {"decay": 0.8}, "steps.critic.every": 1, "steps.painter.after": 3}, toy.gan()),
+    "scheduled data": (BASE | SCHEDULED, None),
     "short": (BASE | {"train.steps": 6, "runtime.resume_every": 2}, None),
     "epochs": (BASE | {"train.steps": ..., "train.epochs": 2, "train.evaluate_every": None}, None),
 }
@@ -50,7 +53,7 @@ def uninterrupted(tmp_path_factory):
 @pytest.mark.parametrize(
     ("name", "stop"),
     [("plain", stop) for stop in range(STEPS)]
-    + [(name, stop) for name in ("parts and skips", "two steps") for stop in (5, 9, 11)]
+    + [(name, stop) for name in ("parts and skips", "two steps", "scheduled data") for stop in (5, 9, 11)]
     + [("epochs", 9)],
 )
 def test_goes_on_where_it_was_killed(name, stop, run, uninterrupted, capsys):
@@ -302,7 +305,7 @@ def test_what_may_not_change_a_result_does_not_stop_a_resume(run, uninterrupted)
 
 
 STOP = 9  # the resume point before it is that of iteration 8
-CHANGES = BASE | {"networks.painter.dropout": 0.3, "train.ema": {"decay": 0.8}, "train.accumulation": 2}
+CHANGES = BASE | SCHEDULED | {"networks.painter.dropout": 0.3, "train.ema": {"decay": 0.8}, "train.accumulation": 2}
 
 
 def perturbing(trainer, batch):

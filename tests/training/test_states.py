@@ -179,6 +179,18 @@ def test_logs_are_those_of_a_whole_training(tmp_path):
     assert [one["step"] for one in logged if "train.total" in one] == [3, 6, 8, 12]
 
 
+def test_a_dataset_counts_by_its_weight_so_far(tmp_path):
+    def more(at, to):
+        schedule = {"type": "Linear", "start": at, "end": at + 3, "from": 0.5, "to": to}
+        return {"data.train.more": {"type": "toy.Ramps", "length": 9, "weight": 2.0, "schedule": schedule}}
+
+    train(tmp_path / "a", more(7, 3.0))
+    assert begins_at(more(2, 3.0)) == 3  # at its start a ramp has its first value
+    assert train(tmp_path / "b", more(7, 0.0)) == [8, 9, 10, 11]
+    whole(tmp_path / "c", more(7, 0.0))
+    assert_same(tmp_path / "b", tmp_path / "c")
+
+
 # nothing else is shared
 
 PAINT = "steps.painter.injectors.paint"
@@ -188,6 +200,7 @@ DIFFERENT = {
     "data": {"data.train.ramps.length": 21},
     "augmentation": {"data.train.ramps.jitter": 0.2},
     "dataset's weight": {"data.train.more.weight": 2.0},
+    "dataset's schedule": {"data.train.more.schedule": {"type": "Constant", "value": 2.0}},
     "dataset's name": {"data.train.more": ..., "data.train.other": {"type": "toy.Ramps", "length": 8}},
     "fewer data": {"data.train.more": ...},
     "order of data": {"data.train.ramps": ..., "data.train.again": {"type": "toy.Ramps", "length": 22}},
