@@ -24,6 +24,7 @@ COMMANDS = {
         "init": Command("figura.commands.init", "copy a recipe, its code and the pipeline into your project"),
         "show": Command("figura.commands.show", "draw a dataset's examples as training gets them"),
         "check": Command("figura.commands.check", "list the faults of recipes, before anything runs"),
+        "schema": Command("figura.commands.schema", "let editors complete and check recipes while you type"),
         "describe": Command("figura.commands.describe.__main__", "print and draw what an iteration of a recipe does"),
     },
     "Watch and judge": {

@@ -23,7 +23,7 @@ from figura.systems import PACKAGE, PROJECT
 
 ALWAYS = (
     ".dvc/plots", ".dvcignore", ".gitignore", "data/raw/.gitignore", "data/raw/README.md", "data/raw/drawn",
-    "models/__init__.py", "stages", "weights/.gitignore", "weights/README.md",
+    "models/__init__.py", "recipes/schema.json", "stages", "weights/.gitignore", "weights/README.md",
 )  # fmt: skip
 """Files and folders that each project gets as they are."""
 KEPT = (".dvcignore", ".gitignore", "models/__init__.py", "stages/__init__.py")

@@ -86,11 +86,15 @@ def _maps(annotation: Any) -> Iterator[tuple[type[BaseModel], str]]:
             yield from _maps(part)
 
 
+def documentation(model: type[BaseModel]) -> list[str]:
+    """Return the docstrings that say what the keys of a map mean."""
+    kinds = [model, *([Gated] if issubclass(model, Gated) else [])]
+    return [inspect.cleandoc(kind.__doc__ or "") for kind in kinds]
+
+
 def _section(model: type[BaseModel], paths: list[str], places: Places) -> list[str]:
     path, *others = paths
-    texts = [inspect.cleandoc(model.__doc__ or "")]
-    if issubclass(model, Gated):
-        texts.append(inspect.cleandoc(Gated.__doc__ or ""))
+    texts = documentation(model)
     if others:
         texts.append(f"The same keys: {', '.join(f'`{other}`' for other in others)}.")
     if renamed := getattr(model, "renamed", {}):

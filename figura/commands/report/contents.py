@@ -77,6 +77,8 @@ def _about(entry: Entry) -> Iterator[Block]:
     """The first sentence of the recipe's first comment."""
     lines = []
     for line in read_text(entry.path).splitlines():
+        if line.startswith("# yaml-language-server:"):
+            continue
         if not line.startswith("# ") or line.startswith("# dvc "):
             break
         lines.append(line.removeprefix("# "))
