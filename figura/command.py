@@ -31,6 +31,7 @@ COMMANDS = {
         "why": Command("figura.commands.why", "list the changes that make a stage run again, before it runs"),
         "explore": Command("figura.commands.explore.__main__", "a page on this machine: data, runs, trying models"),
         "watch": Command("figura.commands.watch", "evaluate each checkpoint once, as it appears"),
+        "replay": Command("figura.commands.replay", "rebuild an iteration: each loss's gradient, what is not finite"),
         "logs": Command("figura.commands.plot_logs", "plot the histories of several runs together"),
         "compare": Command(
             "figura.commands.compare.__main__", "tell real differences between two revisions from noise"

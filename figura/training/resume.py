@@ -219,6 +219,10 @@ class ResumePoints:
             points += [self._read(folder) for folder in self._states(self.refused) if damage(folder) is None]
         return max(points, key=lambda point: point.iteration, default=None), damaged
 
+    def intact(self) -> list[ResumePoint]:
+        """Return the intact states, the earlier first."""
+        return [self._read(folder) for folder in self._states(self.folder) if damage(folder) is None]
+
     def set_aside(self, state: Path, suffix: str = "") -> Path:
         """Move a state to `resume-refused`; return its new folder."""
         self.refused.mkdir(parents=True, exist_ok=True)

@@ -248,10 +248,7 @@ class Trainer:
 
     def iterate(self, batch: dict[str, Any], index: int) -> None:
         """Run and record one iteration on a batch, `index` in its epoch."""
-        for callback in self.callbacks.values():
-            callback.before_iteration(self)
-        with self._shard_of_batch(batch):
-            reports = self._train_step(batch | {"batch": batch, "index": index}) or {}
+        reports = self.run_steps(batch, index)
         self.batch = batch
         self.iteration += 1
         self.update_averages(reports)
@@ -266,6 +263,13 @@ class Trainer:
         for listener in self.listeners:
             with random_kept():
                 listener.on_iteration(self, evaluated)
+
+    def run_steps(self, batch: dict[str, Any], index: int) -> dict[str, StepReport]:
+        """Run the callbacks and all steps of one iteration on a batch, `index` in its epoch; record nothing."""
+        for callback in self.callbacks.values():
+            callback.before_iteration(self)
+        with self._shard_of_batch(batch):
+            return self._train_step(batch | {"batch": batch, "index": index}) or {}
 
     def _due(self, every: int) -> bool:
         return self.iteration % every == 0 or self.iteration == self.last
@@ -486,6 +490,6 @@ def _count_nonfinite(counts: dict[str, int], reports: Mapping[str, StepReport], 
             raise UserError(
                 f"step {name!r}: {counts[name]} updates in a row were not finite (train.max_nonfinite), the last in "
                 f"iteration {iteration} with losses {values} and learning rate {report.learning_rate:g}; "
-                f"lower the rate or clip (steps.{name}.clip), then `FIGURA_RESUME_ANYWAY=1 dvc repro` goes on from the "
-                "last resume point"
+                f"`figura replay` with --step {iteration - counts[name] + 1} says what broke; lower the rate or clip "
+                f"(steps.{name}.clip), then `FIGURA_RESUME_ANYWAY=1 dvc repro` goes on from the last resume point"
             )
