@@ -18,7 +18,7 @@ from figura.base.errors import UserError
 from figura.base.exit_status import run
 from figura.base.lock import hold
 from figura.base.yaml12 import read_yaml
-from figura.evaluation.model_folder import model_folder, refuse_other_networks, trained_facts
+from figura.evaluation.model_folder import kept, model_folder, refuse_other_networks, trained_facts
 from figura.live.causes import print_causes
 from figura.recipe.load import check_recipe
 from figura.recipe.overrides import overridden
@@ -65,6 +65,8 @@ def evaluate(args: argparse.Namespace, content: dict[str, Any], model: Path) -> 
     if first:
         if trained.train.try_:
             print(mark(trained))
+        if which := kept(model):
+            print(f"{model} has the weights of {which}")
         for line in ignored_settings(recipe, trained):
             print(f"{args.recipe}: {line}")
     asked = trained if args.split is None else with_split(trained, args.split)

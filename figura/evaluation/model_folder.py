@@ -5,6 +5,7 @@ from typing import Any
 
 from figura.base.checksums import refuse_damaged
 from figura.base.errors import UserError
+from figura.base.files import read_json
 from figura.base.yaml12 import read_yaml
 
 EARLIER = ("frozen", "freeze_batch_norm", "rate_scaling", "rollback")
@@ -24,6 +25,12 @@ def model_folder(run: Path) -> Path:
     why = "no training has ended here: it has no folder model" if run.is_dir() else "no such folder"
     others = ", ".join(str(path.parent) for path in sorted(run.parent.glob("*/model")))
     raise UserError(f"{run}: {why}; {f'there are {others}' if others else 'dvc repro, or dvc pull, makes runs/*'}")
+
+
+def kept(model: Path) -> str:
+    """Return which evaluation's weights a model folder has, as text; empty for the last ones (`train.keep`)."""
+    path = model / "provenance.json"
+    return str(read_json(path).get("kept", "")) if path.is_file() else ""
 
 
 def model_recipe(model: Path) -> dict[str, Any]:

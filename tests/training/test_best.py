@@ -13,11 +13,14 @@ from trainings import fit as trained
 from two_processes import run_in_two
 
 from figura.base.errors import UserError
+from figura.base.yaml12 import to_yaml
+from figura.dump import Dump
 from figura.interfaces import Callback, Row
 from figura.recipe.schema import Keep, Stop, Train
 from figura.training import states
 from figura.training.best import early_end
 from figura.training.trainer import Trainer
+from stages import eval_dump
 
 STEPS = 24
 KEEP = {"metric": "distance", "better": "lower"}
@@ -103,6 +106,29 @@ def test_weights_that_are_not_finite_are_never_the_best(tmp_path):
         network.register_buffer("unused", torch.zeros(1))
     trainer.fit()
     assert kept(tmp_path).startswith("iteration 13 of 24")
+
+
+def test_the_best_weights_are_judged_on_other_data_than_those_that_chose_them(tmp_path, capsys):
+    split = {"type": "toy.Split", "length": 22, "jitter": 0.1}
+    changes = {
+        "data.train.ramps": split | {"split": "train"},
+        "data.validation.ramps": split | {"split": "validation", "length": 6},
+        "evaluate.data": {"ramps": {"split": "test"}},
+    }
+    fit(tmp_path / "run", changes)
+    recipe = tmp_path / "toy.yaml"
+    recipe.write_text(to_yaml(toy.changed(EACH | changes)))
+    best, *_, last = sorted((tmp_path / "run/checkpoints").iterdir())
+    assert best != last
+    eval_dump.main([str(recipe), str(tmp_path / "run")])
+    assert f"run/model has the weights of {kept(tmp_path / 'run')}\n" in capsys.readouterr().out
+    losses = {"model": Dump(tmp_path / "run/dump").table["loss.distance"].tolist()}
+    for model in (best, last):
+        options = ["--checkpoint", str(model), "--output", str(tmp_path / model.name)]
+        eval_dump.main([str(recipe), str(tmp_path / "run"), *options])
+        losses[model.name] = Dump(tmp_path / model.name).table["loss.distance"].tolist()
+    assert losses["model"] == losses[best.name]
+    assert losses["model"] != losses[last.name]
 
 
 @pytest.mark.parametrize(
