@@ -40,12 +40,16 @@ class Joint:
 
 @dataclass(frozen=True)
 class Person:
-    """A person with joints, in skeleton order. Weak detections are included: check the score."""
+    """A person with joints, in skeleton order. Weak detections are included: check the score.
+
+    `track_id` is the person's number in a video, the same in all frames; None for weak detections and in pictures.
+    """
 
     score: float
     box: Box
     joints: tuple[Joint, ...]
     category: str
+    track_id: int | None = None
 
     @property
     def keypoints(self) -> NDArray[np.float64]:
@@ -75,7 +79,8 @@ class Categories:
         points = np.array(record["keypoints"], dtype=np.float64).reshape(-1, 3).tolist()
         names = self.joints if len(self.joints) == len(points) else [f"joint_{n}" for n in range(len(points))]
         joints = tuple(Joint(name, *point) for name, point in zip(names, points, strict=True))
-        return Person(float(record.get("score", 1)), _box(record), joints, self.name(record))
+        score, track = float(record.get("score", 1)), record.get("track_id")
+        return Person(score, _box(record), joints, self.name(record), track)
 
     def thing(self, record: Record) -> DetectedObject:
         """Return the object of a COCO result with a `bbox`."""

@@ -51,8 +51,8 @@ class Results(Sequence[Result]):
         """Return a table with one row per record, or per result if the recipe saves no records.
 
         Columns are `name`, `file`, `image_id`, `frame`. Records add `category`, `score`, `x`, `y`, `width` and `height`
-        of the box, and `<joint>_x`, `<joint>_y`, `<joint>_score` if they have joints (also in an empty table); results
-        add the numbers of comparisons.
+        of the box, `track_id` of people in a video, and `<joint>_x`, `<joint>_y`, `<joint>_score` if they have joints
+        (also in an empty table); results add the numbers of comparisons.
 
         Args:
             name: which of the saved records; default: the first.
@@ -128,6 +128,7 @@ class Results(Sequence[Result]):
     def _row(self, record: Record) -> dict[str, Any]:
         one = self.categories.thing(record)
         row: dict[str, Any] = {"category": one.category, "score": one.score, **vars(one.box)}
+        row |= {"track_id": record["track_id"]} if "track_id" in record else {}
         if "keypoints" in record:
             for joint in self.categories.person(record).joints:
                 row |= {f"{joint.name}_{axis}": getattr(joint, axis) for axis in ("x", "y", "score")}

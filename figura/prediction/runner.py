@@ -318,10 +318,13 @@ def _photos(predict: Predict, file: Path) -> PhotoExamples:
 
 
 def needed(injectors: Mapping[str, Injector], outputs: Iterable[str]) -> tuple[dict[str, Injector], set[str]]:
-    """Return the injectors that `outputs` depend on, in order, and the names that examples must have."""
+    """Return the injectors that `outputs` depend on, in order, and the names that examples must have.
+
+    An injector that completes records in place names them in `amends`.
+    """
     names, chosen = {*outputs, "name"}, []
     for key, injector in reversed(list(injectors.items())):
-        if names & set(injector.adds):
+        if names & {*injector.adds, *getattr(injector, "amends", ())}:
             chosen.append(key)
             names = names - set(injector.adds) | set(injector.reads)
     return {key: injectors[key] for key in reversed(chosen)}, names

@@ -1,8 +1,8 @@
 """Draw people and objects, and annotations underneath them, over a picture.
 
 The input is records in COCO's result format, in pixels of the picture: `keypoints` (x, y, confidence of each joint; a
-confidence of 0 is a missing joint), `bbox` (x, y, width, height), `score`, `category` (a name) and `category_id`. Each
-entry is optional. The options follow openpifpaf/show/painters.py.
+confidence of 0 is a missing joint), `bbox` (x, y, width, height), `score`, `category` (a name), `category_id`, and in
+videos `track_id` (`TrackPeople`). Each entry is optional. The options follow openpifpaf/show/painters.py.
 """
 
 from collections.abc import Mapping, Sequence
@@ -97,10 +97,10 @@ def overlay(
     for record in reversed(boxes):
         pen.box(record, _category_colour(record))
     for place, record in reversed(list(enumerate(people))):
-        pen.person(record, _cycled(place) if style.colours == "instance" else None)
+        pen.person(record, _person_colour(place, record) if style.colours == "instance" else None)
     if style.scores:
         for place, record in enumerate(people):
-            pen.label(record, _cycled(place) if style.colours == "instance" else DARK)
+            pen.label(record, _person_colour(place, record) if style.colours == "instance" else DARK)
         for record in boxes:
             pen.label(record, _category_colour(record))
     return canvas
@@ -205,7 +205,8 @@ class _Pen:
         The patch starts at the box's left corner if boxes are drawn, else above the highest joint.
         """
         box = _box_of(record)
-        words = [str(record["category"])] if "category" in record else []
+        words = [f"#{record['track_id']}"] if "track_id" in record else []
+        words += [str(record["category"])] if "category" in record else []
         words += [f"{record['score']:.2f}"] if "score" in record else []
         if box is None or not words:
             return
@@ -247,6 +248,11 @@ def _box_of(record: Record) -> NDArray[np.float64] | None:
 
 def _cycled(place: int) -> Colour:
     return COLOURS[place % len(COLOURS)]
+
+
+def _person_colour(place: int, record: Record) -> Colour:
+    """Return the colour of a track, the same in all frames, or of a place in the records."""
+    return _cycled(record.get("track_id", place + 1) - 1)
 
 
 def _rim(colour: Colour) -> Colour:
