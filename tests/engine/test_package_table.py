@@ -150,10 +150,13 @@ DICE = {"mode": "multilabel", "from_logits": False}
 LOSSES: list[tuple[str, dict[str, Any], dict[str, str], str, str]] = [  # in one part, in two
     ("kornia.losses.SSIMLoss", {"window_size": 11}, IMAGES, WORKS, WORKS),
     ("kornia.losses.ssim_loss", {"window_size": 11}, IMAGES, WORKS, WORKS),
+    ("kornia.losses.MS_SSIMLoss", {}, IMAGES, WORKS, WORKS),
     ("kornia.losses.CharbonnierLoss", {}, IMAGES, WORKS, WORKS),
     ("kornia.losses.TotalVariation", {}, {"img": "image"}, WORKS, WORKS),
     ("kornia.losses.PSNRLoss", {"max_val": 1.0}, {"image": "image", "target": "y"}, WORKS, NO_MEAN),
     ("piq.SSIMLoss", {}, XY, WORKS, WORKS),
+    ("piq.MultiScaleSSIMLoss", {"kernel_size": 3}, XY, WORKS, WORKS),
+    ("piq.MultiScaleSSIMLoss", {}, XY, *["Invalid size of the input images, expected at least 161x161"] * 2),
     ("piq.MDSILoss", {}, XY, WORKS, WORKS),
     ("piq.GMSDLoss", {}, XY, WORKS, WORKS),
     ("piq.ssim", {}, XY, *["a function counts if it is annotated to return a torch.Tensor"] * 2),
