@@ -155,7 +155,8 @@ def _built(plan: "Plan", file: Path) -> "nn.Module":
 
 
 def _chosen(networks: dict[str, "nn.Module"], recipe: "Recipe", kind: str, wanted: str | None) -> str:
-    names = [name for name, network in networks.items() if isinstance(network, _type(kind))]
+    own = _type(kind)
+    names = [name for name, one in networks.items() if isinstance(one, own) or recipe.networks[name].type == kind]
     if wanted is not None and wanted not in networks:
         raise UserError(f"--network {wanted!r}{nearest(wanted, networks)}: {recipe.path} has {', '.join(networks)}")
     if wanted in names:
@@ -176,7 +177,7 @@ def _other_settings(plan: "Plan", recipe: "Recipe", name: str, kind: type) -> li
     return [
         f"networks.{name}.{key}: found {found!r}; the file needs {value!r}"
         for key, value in plan.settings.items()
-        if key not in plan.guesses and key != "image_size" and (found := arguments.get(key, defaults[key])) != value
+        if key not in plan.guesses and key != "image_size" and (found := arguments.get(key, defaults.get(key))) != value
     ]
 
 
