@@ -212,9 +212,10 @@ def _with_data(recipe: Recipe, entries: Mapping[str, DatasetEntry], panels: Sequ
     read = {name for panel in panels for box in panel.boxes for _, name in box.inputs}
     provided = [*batch_names(entries), *sorted(partial_names(recipe) & read)]
     total = sum(entry.weight for entry in entries.values())
+    changing = any(getattr(entry, "schedule", None) for entry in entries.values())
     boxes = []
     for name, entry in entries.items():
-        share = () if len(entries) == 1 else (f"{entry.weight / total:.0%} of the batches",)
+        share = () if len(entries) == 1 or changing else (f"{entry.weight / total:.0%} of the batches",)
         boxes.append((name, (entry.type, *share)))
     title, lines = boxes[0] if len(boxes) == 1 else ("batch", tuple(f"{n}: {', '.join(what)}" for n, what in boxes))
     data = Box("data", "data", title, lines, outputs=tuple(name for name in provided if name in read))
