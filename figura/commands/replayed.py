@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from tqdm import tqdm
 
 from figura.base.errors import UserError
+from figura.base.files import read_text
 from figura.base.tables import aligned
 from figura.engine.precision import in_float32
 from figura.engine.step import Step
@@ -56,8 +57,8 @@ def replayed(content: dict[str, Any], live: Path, step: int) -> tuple[list[str],
     """
     facts = content.pop("facts", {})
     recipe = check_recipe(content | UNREAD, live / "recipe.yaml", ["train"], facts)
-    records = [json.loads(line) for line in (live / "log.jsonl").read_text(encoding="utf-8").splitlines()]
-    *_, begun = (one for one in records if "threads" in one)
+    records = [line for line in read_text(live / "log.jsonl").splitlines() if '"threads"' in line]
+    begun = json.loads(records[-1])  # by the last process that trained
     torch.set_num_threads(begun["threads"])
     with TemporaryDirectory() as folder:
         trainer = Trainer(recipe, Path(folder))

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from figura.base.checksums import refuse_damaged
-from figura.base.errors import UserError
+from figura.base.errors import UserError, one_line
 from figura.base.files import read_json
 from figura.base.yaml12 import read_yaml
 
@@ -30,7 +30,8 @@ def model_folder(run: Path) -> Path:
 def kept(model: Path) -> str:
     """Return which evaluation's weights a model folder has, as text; empty for the last ones (`train.keep`)."""
     path = model / "provenance.json"
-    return str(read_json(path).get("kept", "")) if path.is_file() else ""
+    content = read_json(path) if path.is_file() else {}
+    return one_line(str(content.get("kept", ""))) if isinstance(content, dict) else ""
 
 
 def model_recipe(model: Path) -> dict[str, Any]:
