@@ -101,7 +101,10 @@ def video(seed: int) -> Iterator[tuple[NDArray[np.uint8], list[Floats]]]:
         painted = sorted([*actors, front], key=lambda actor: actor.ground)
         scene = compose(Canvas(background.copy()), painted)
         joints = dict(zip(map(id, painted), scene.keypoints, strict=True))
-        yield cv2.cvtColor(scene.picture, cv2.COLOR_BGR2RGB), [joints[id(actor)] for actor in actors]
+        yield (
+            cv2.cvtColor(scene.picture, cv2.COLOR_BGR2RGB),
+            [one for actor in actors if (one := joints[id(actor)]) is not None],
+        )
 
 
 def records(people: Sequence[Floats], random: np.random.Generator) -> list[Record]:
@@ -139,11 +142,11 @@ def switches(truth: Sequence[Sequence[Floats]], found: Sequence[Sequence[Record]
             for column, one in enumerate(tracked):
                 if numbers.get(place) == one["track_id"] and alike[row, column] >= SAME:
                     alike[row, column] += len(seen) + 1  # the number of before, if it still fits
-        for row, column in enumerate(assigned(alike, SAME)):
-            if column is not None:
-                number = tracked[column]["track_id"]
-                count += numbers.get(seen[row], number) != number
-                numbers[seen[row]] = number
+        for place, match in zip(seen, assigned(alike, SAME), strict=True):
+            if match is not None:
+                number = tracked[match]["track_id"]
+                count += numbers.get(place, number) != number
+                numbers[place] = number
                 matches += 1
     return count, matches, possible
 
@@ -188,9 +191,10 @@ def main() -> None:
 WAYS: dict[str, tuple[float, dict[str, Any]]] = {
     "figura predict": (tracking.SMOOTHING, {}),
     "... without velocity": (0.0, {}),
-    "... memory 12": (tracking.SMOOTHING, {"memory": 12}),
-    "last pose, COCO's deviations, memory 12": (0.0, {"tolerance": 1.0, "memory": 12}),
+    "... duplicates too": (tracking.SMOOTHING, {"duplicate": 1.0}),
+    "last pose alone, memory 12": (0.0, {"duplicate": 1.0, "tolerance": 1.0, "memory": 12}),
 }
+"""The smoothing of velocities and the arguments of `TrackPeople`; the last is close to OpenPifPaf's decoder."""
 
 
 def predicted(predictor: Predictor, frames: Sequence[NDArray[np.uint8]]) -> list[list[Record]]:
@@ -201,7 +205,7 @@ def predicted(predictor: Predictor, frames: Sequence[NDArray[np.uint8]]) -> list
     ]
     for one in predictor.start(refuse).results(photos):
         assert one.image.frame is not None
-        results[one.image.frame] = [dict(record) for record in one.records["people"]]
+        results[one.image.frame] = [dict(record) for record in one.records["people"]]  # numbered anew
     return [results[place] for place in range(len(frames))]
 
 

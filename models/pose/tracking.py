@@ -19,6 +19,8 @@ from models.pose.argument_types import Count, Share, skeleton_of
 
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
+Body = tuple[Floats, Flags]
+"""Places (K, 2) of joints in pixels, and which of them are known (K,)."""
 
 
 SMOOTHING = 0.2
@@ -43,13 +45,13 @@ class Track:
     velocity: Floats
     absent: int = 0
 
-    def found(self, joints: Floats) -> "Track":
-        """Return the track after a frame with these joints (K, 3); those that are missing move with the others."""
-        seen = joints[:, 2] > 0
+    def found(self, body: Body) -> "Track":
+        """Return the track after a frame with this body; joints that are missing move with the others."""
+        joints, seen = body
         both = seen & self.known
-        off = np.median(joints[both, :2] - self.places[both], axis=0)
+        off = np.median((joints - self.places)[both], axis=0)
         velocity = self.velocity + SMOOTHING * off
-        places = np.where(seen[:, None], joints[:, :2], self.places + off)
+        places = np.where(seen[:, None], joints, self.places + off)
         return Track(self.number, places + velocity, seen | self.known, velocity)
 
     def lost(self) -> "Track":
@@ -76,6 +78,7 @@ class TrackPeople(Injector):
         people: name of the records of `FindPeople`, which get the numbers.
         photo: name of the photos.
         least_score: people that score less get no number.
+        duplicate: nor do people who are as similar as this to a better one: they are the same person found twice.
         least_similarity: of a person with where a track is expected, 0 to 1; below, it is somebody else.
         tolerance: factor on the deviations of joints, which COCO measured on the same picture: people move, too.
         memory: frames that a person may be missing: about a second.
@@ -89,14 +92,16 @@ class TrackPeople(Injector):
         people: str,
         photo: str,
         least_score: Share = 0.15,
+        duplicate: Share = 0.5,
         least_similarity: Share = 0.2,
         tolerance: float = 2.0,
         memory: Count = 25,
         skeleton: dict[str, Any] | None = None,
     ) -> None:
         self.people, self.photo = people, photo
-        self.least_score, self.least_similarity, self.memory = least_score, least_similarity, memory
-        self.deviations = 2 * tolerance * skeleton_of(skeleton).sigmas
+        self.least_score, self.duplicate = least_score, duplicate
+        self.least_similarity, self.tolerance, self.memory = least_similarity, tolerance, memory
+        self.deviations = 2 * skeleton_of(skeleton).sigmas
         self.reads, self.amends = (people, photo), (people,)
         self.videos: dict[Path, Video] = {}
 
@@ -115,33 +120,39 @@ class TrackPeople(Injector):
             for place, records in batch:
                 video.tracks, video.people = video.before.setdefault(place, (video.tracks, video.people))
                 video.last = place
-                self._number(video, [one for one in records if one["score"] >= self.least_score])
+                self._number(video, records)
 
     def _number(self, video: Video, records: Sequence[dict[str, Any]]) -> None:
         """Number the people of the next frame."""
-        poses = [np.array(one["keypoints"], dtype=np.float64).reshape(-1, 3) for one in records]
+        chosen, bodies = [], list[Body]()
+        for record in records:  # best first
+            joints = np.array(record["keypoints"], dtype=np.float64).reshape(-1, 3)
+            body = joints[:, :2], joints[:, 2] > 0
+            again = similarities([body], bodies, self.deviations) >= self.duplicate
+            if record["score"] >= self.least_score and not again.any():
+                chosen.append(record)
+                bodies.append(body)
         expected = [(one.places, one.known) for one in video.tracks]
-        similar = similarities(expected, [(pose[:, :2], pose[:, 2] > 0) for pose in poses], self.deviations)
-        tracks = []
+        similar = similarities(expected, bodies, self.tolerance * self.deviations)
+        tracks, numbers = [], dict[int, int]()
         for track, place in zip(video.tracks, assigned(similar, self.least_similarity), strict=True):
-            tracks.append(track.lost() if place is None else track.found(poses[place]))
+            tracks.append(track.lost() if place is None else track.found(bodies[place]))
             if place is not None:
-                records[place]["track_id"] = track.number
-        for record, pose in zip(records, poses, strict=True):
-            if "track_id" not in record:
+                numbers[place] = track.number
+        for place, (record, body) in enumerate(zip(chosen, bodies, strict=True)):
+            if place not in numbers:
                 video.people += 1
-                record["track_id"] = video.people
-                tracks.append(Track(video.people, pose[:, :2], pose[:, 2] > 0, np.zeros(2)))
+                numbers[place] = video.people
+                tracks.append(Track(video.people, *body, np.zeros(2)))
+            record["track_id"] = numbers[place]
         video.tracks = tuple(one for one in tracks if one.absent <= self.memory)
 
 
-def similarities(
-    first: Sequence[tuple[Floats, Flags]], second: Sequence[tuple[Floats, Flags]], deviations: Floats
-) -> Floats:
+def similarities(first: Sequence[Body], second: Sequence[Body], deviations: Floats) -> Floats:
     """Return the object keypoint similarity of each of `first` with each of `second`, float64 (rows, columns).
 
-    People are places (K, 2) of joints, and which of them are known (K,). The mean is over the joints that both have, 0
-    for none; the area is the larger one of the boxes around the joints of each.
+    The mean is over the joints that both have, 0 for none; the area is the larger one of the boxes around the joints of
+    each.
     """
     similar = np.zeros((len(first), len(second)))
     areas = [[_area(*one) for one in people] for people in (first, second)]
@@ -155,6 +166,7 @@ def similarities(
 
 
 def _area(places: Floats, known: Flags) -> float:
+    """Return the area of the box around the known joints, at least 1."""
     return max(float(np.prod(np.ptp(places[known], axis=0))), 1.0) if known.any() else 1.0
 
 

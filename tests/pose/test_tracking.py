@@ -25,7 +25,7 @@ STANDING = COCO.standing_pose * (10, -10)
 
 
 def person(x: float, y: float = 100.0, score: float = 0.9, missing: Iterable[int] = ()) -> dict[str, Any]:
-    joints = np.column_stack([STANDING + (x, y), np.ones(17)])
+    joints = np.column_stack([STANDING + np.array([x, y]), np.ones(17)])
     joints[list(missing)] = 0
     return {"keypoints": joints.ravel().tolist(), "score": score, "bbox": [x - 20, y - 90, 40, 90], "category_id": 1}
 
@@ -46,13 +46,11 @@ def new() -> TrackPeople:
 
 def test_similarity_is_cocos() -> None:
     """exp(-d^2 / (2 area (2 sigma)^2)), the mean over the joints that both have."""
-    deviations, first = 2 * COCO.sigmas, STANDING
+    deviations, first, moved = 2 * COCO.sigmas, STANDING, STANDING + np.array([3, 4])
     known = np.ones(17, bool)
     some = known.copy()
     some[5:] = False
-    found = similarities(
-        [(first, known)], [(first + (3, 4), known), (first + (3, 4), some), (first, ~known)], deviations
-    )
+    found = similarities([(first, known)], [(moved, known), (moved, some), (first, ~known)], deviations)
     area = np.ptp(first[:, 0]) * np.ptp(first[:, 1])
     each = np.exp(-(5**2) / (2 * area * (2 * COCO.sigmas) ** 2))
     np.testing.assert_allclose(found, [[each.mean(), each[:5].mean(), 0.0]], rtol=1e-12)
@@ -75,7 +73,7 @@ def test_the_assignment_is_the_best_of_all(seed: int) -> None:
 def test_two_people_walk_through_each_other() -> None:
     """Their records change places, too."""
     order = [1 if t % 2 else -1 for t in range(50)]
-    frames = [[person(223 - 4 * t), person(20 + 4 * t)][::way] for t, way in enumerate(order)]
+    frames = [[person(223 - 4 * t, 118), person(20 + 4 * t)][::way] for t, way in enumerate(order)]
     assert follow(new(), frames) == [[2, 1][::way] for way in order]
 
 
@@ -90,6 +88,7 @@ def test_a_hidden_person_comes_back_with_the_number_but_not_for_ever() -> None:
 
 def test_who_gets_no_number() -> None:
     assert follow(new(), [[person(0), person(200, score=0.14)]]) == [[1, None]]
+    assert follow(new(), [[person(0), person(1, score=0.5), person(60, score=0.4)]]) == [[1, None, 2]]  # found twice
     picture = [person(0)]
     state = State({"photo": [Photo(Path("a.jpg"), "a", 1)], "people": [picture]})
     new()(state, Networks({}, {}), 0)
@@ -141,7 +140,7 @@ class Walkers(PhotoExamples):
 
     def examples(self, photo: Photo) -> list[Example]:
         red = photo.pixels()[..., 0]
-        people = Records([person(round(float(red.mean())), 200.0), person(60.0, 200.0)])
+        people = Records([person(round(float(red.mean())), 200.0), person(400.0, 200.0)])
         return [{"x": red[None].astype(np.float32), "name": photo.name, "people": people, "photo": photo}]
 
 
@@ -170,7 +169,7 @@ def test_predict_numbers_the_people_of_videos_alone(tmp_path: Path) -> None:
 
 def test_switches_are_those_of_clear_mot() -> None:
     """Two people, of whom one is missed once, takes the other's number for two frames, and gets a new one."""
-    truth = [np.array(person(x)["keypoints"]).reshape(17, 3) + [0, 0, 1] for x in (0, 150)]
+    truth = [np.array(person(x)["keypoints"]).reshape(17, 3) + np.array([0, 0, 1]) for x in (0, 150)]
     numbers = [(1, 2), (1, None), (1, 2), (2, 1), (2, 1), (3, 1)]
     found = [
         [person(x) | {"track_id": number} for x, number in zip((0, 150), both, strict=True) if number is not None]
@@ -180,12 +179,12 @@ def test_switches_are_those_of_clear_mot() -> None:
 
 
 def test_drawn_crossings_keep_their_numbers() -> None:
-    """Of the ways in bench/tracking.py, on three videos: half the switches of comparing with the last pose."""
+    """On three of the videos of bench/tracking.py, beside numbers that nobody keeps while hidden."""
     counts = np.zeros(2, int)
-    for seed in (0, 3, 18):
+    for seed in (0, 18, 102):
         frames = [joints for _, joints in video(seed)]
         random = np.random.default_rng(seed)
         found = [records(people, random) for people in frames]
         counts += [switches(frames, numbered(found, **way))[0] for way in ({}, {"memory": 1})]
-    assert counts[0] <= 8
-    assert counts[1] >= 2 * counts[0]
+    assert counts[0] <= 5
+    assert counts[1] >= 10
