@@ -25,7 +25,6 @@ from figura.base.error_collector import ErrorCollector
 from figura.base.errors import UserError
 from figura.base.files import write_text
 from figura.commands.reference import documentation, sections
-from figura.interfaces import Loss, Schedule
 from figura.recipe import types
 from figura.recipe.schema import Declaration, Recipe
 from figura.recipe.stand_ins import annotations, is_stand_in
@@ -102,7 +101,7 @@ class _Draft7(GenerateJsonSchema):
         return {"items" if key == "prefixItems" else key: value for key, value in made.items()}
 
     def is_instance_schema(self, schema: core_schema.IsInstanceSchema) -> JsonSchemaValue:
-        if schema["cls"] is Schedule:
+        if schema["cls"] is types.SCHEDULE.base:
             return self.generate_inner(ScheduleEntry.__pydantic_core_schema__)
         return super().is_instance_schema(schema)
 
@@ -143,7 +142,7 @@ def _types(slot: Slot, homes: dict[str, str]) -> Iterator[tuple[str, type]]:
         for public in _public(module):
             name = f"{prefix}.{public}".lstrip(".")
             kind = find_type(name, slot, "", ErrorCollector(Path()))
-            if kind is not None and (slot is not types.NETWORK or not issubclass(kind, Loss)):
+            if kind is not None and (slot is not types.NETWORK or not issubclass(kind, types.LOSS.base)):
                 yield name, kind
 
 
@@ -259,7 +258,7 @@ def _of_type(kind: type, arguments: Arguments, properties: Json, beside: Json) -
                 continue
     _describe(properties, _documented(kind))
     every = properties | dict.fromkeys(beside, True)
-    if issubclass(kind, Loss) and (roles := _roles(kind)):
+    if issubclass(kind, types.LOSS.base) and (roles := _roles(kind)):
         every["inputs"] = roles
     optional = getattr(kind, "from_data", ())
     made = {"properties": every, "required": [name for name in needed if name not in (*optional, *beside)]}
@@ -271,7 +270,7 @@ def _takes_number(value: Json) -> bool:
     return any(one.get("type") in ("number", "integer") for one in value.get("anyOf", [value]))
 
 
-def _roles(kind: type[Loss]) -> Json | None:
+def _roles(kind: Any) -> Json | None:
     """Return the schema of a loss's `inputs`; None where any name may be a role."""
     roles = list(inspect.signature(kind.forward).parameters.values())[1:]
     if any(one.kind in (one.VAR_KEYWORD, one.VAR_POSITIONAL) for one in roles):
