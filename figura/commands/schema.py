@@ -22,7 +22,7 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
 
 from figura.base.error_collector import ErrorCollector
-from figura.base.errors import UserError
+from figura.base.errors import UserError, one_line
 from figura.base.files import write_text
 from figura.commands.reference import documentation, sections
 from figura.recipe import types
@@ -62,6 +62,7 @@ KEYS = {
     "compare": "Comparison",
 }
 """The definition of the plain `Declaration` at a key of a section."""
+DEFINITIONS = "#/definitions/"
 Json = dict[str, Any]
 Arguments = dict[str, tuple[inspect.Parameter, Any]]
 """Parameters of a constructor and their annotations, by the names that a recipe uses."""
@@ -110,7 +111,7 @@ def schema(modules: list[str]) -> Json:
     """Return the schema of recipes, with the types of `modules` beside those that figura knows by itself.
 
     Raises:
-        UserError: there is no such module.
+        UserError: a module cannot be imported.
     """
     find_systems()
     systems = [one.name for one in pkgutil.iter_modules(importlib.import_module(PACKAGE).__path__)]
@@ -118,15 +119,18 @@ def schema(modules: list[str]) -> Json:
     kinds = {slot: dict(_types(slot, homes)) for slot in dict.fromkeys(SLOTS.values())}
     takes = {kind: _arguments(kind) for of_slot in kinds.values() for kind in of_slot.values()}
     adapters = {(kind, name): _adapter(hint) for kind, given in takes.items() for name, (_, hint) in given.items()}
+    recipe = TypeAdapter(Recipe).json_schema(ref_template=f"{DEFINITIONS}{{model}}", schema_generator=_Draft7)
     made, shared = TypeAdapter.json_schemas(
-        [(key, "validation", adapter) for key, adapter in {(Recipe, ""): TypeAdapter(Recipe), **adapters}.items()],
-        ref_template="#/definitions/{model}",
+        [(key, "validation", adapter) for key, adapter in adapters.items()],
+        ref_template=f"{DEFINITIONS}argument.{{model}}",
         schema_generator=_Draft7,
     )
-    definitions: Json = shared["$defs"]
+    definitions: Json = {**recipe.pop("$defs"), "Recipe": recipe, "ScheduleEntry": shared["$defs"].pop("ScheduleEntry")}
     _refine(definitions)
+    definitions |= {f"argument.{name}": _plain(one) for name, one in shared["$defs"].items()}
+    definitions["argument.ScheduleEntry"] = {"$ref": f"{DEFINITIONS}ScheduleEntry"}
     for name, slot in SLOTS.items():
-        entry: Json = definitions.get(name) or definitions["Declaration"]
+        entry = definitions.get(name) or definitions["Declaration"]
         definitions[name] = _entry(entry, name, kinds[slot], list(homes))
         for one, kind in kinds[slot].items():
             properties = {key: _plain(made[(kind, key), "validation"]) for key in takes[kind]}
@@ -151,17 +155,24 @@ def _public(module: str) -> list[str]:
     """Return the public names that a module, or if it is a package of figura or `models`, a module below it, defines.
 
     Raises:
-        UserError: there is no such module.
+        UserError: one of them cannot be imported.
     """
-    try:
-        loaded = importlib.import_module(module)
-    except ModuleNotFoundError as error:
-        raise UserError(f"{module}: {error}") from None
+    loaded = _imported(module)
     names = [name for name, part in vars(loaded).items() if str(getattr(part, "__module__", "")).startswith(module)]
     if module.partition(".")[0] in (PACKAGE, "figura"):
         for folder in getattr(loaded, "__path__", ()):
-            names += [name for _, path in modules_below(Path(folder)) for name in classes_in(path)]
+            for parts, path in modules_below(Path(folder)):
+                if found := classes_in(path):
+                    _imported(".".join((module, *parts)))
+                    names += found
     return sorted({name for name in names if not name.startswith("_")})
+
+
+def _imported(module: str) -> Any:
+    try:
+        return importlib.import_module(module)
+    except Exception as error:  # anybody's code
+        raise UserError(one_line(f"{module}: {type(error).__name__}: {error}")) from error
 
 
 def _arguments(kind: type) -> Arguments:
@@ -232,7 +243,7 @@ def _entry(entry: Json, name: str, kinds: dict[str, type], modules: list[str]) -
     listed = {"enum": list(kinds), "enumDescriptions": said}
     known = "|".join(map(re.escape, modules))
     others = {"type": "string", "pattern": rf"^(?!({known})\.\w+$)[A-Za-z_]\w*(\.\w+)+$"}
-    rules = [{"if": _of_constant(one), "then": {"$ref": f"#/definitions/{name}.{one}"}} for one in kinds]
+    rules = [{"if": _of_constant(one), "then": {"$ref": f"{DEFINITIONS}{name}.{one}"}} for one in kinds]
     return entry | {"properties": entry["properties"] | {"type": {"anyOf": [listed, others]}}, "allOf": rules}
 
 
@@ -248,7 +259,7 @@ def _of_type(kind: type, arguments: Arguments, properties: Json, beside: Json) -
     needed = []
     for name, (parameter, _) in arguments.items():
         if hasattr(kind, "following") and _takes_number(properties[name]):
-            properties[name] = {"anyOf": [properties[name], {"$ref": "#/definitions/ScheduleEntry"}]}
+            properties[name] = {"anyOf": [properties[name], {"$ref": f"{DEFINITIONS}ScheduleEntry"}]}
         if parameter.default is parameter.empty:
             needed.append(name)
         else:
@@ -291,7 +302,7 @@ def _inherit(recipe: Json, definitions: Json, datasets: dict[str, type]) -> None
     recipe["allOf"] = []
     for name in datasets:
         definitions[f"DatasetEntry.{name}"]["required"] = []
-        of_type = {"$ref": f"#/definitions/DatasetEntry.{name}"}
+        of_type = {"$ref": f"{DEFINITIONS}DatasetEntry.{name}"}
         each = {"additionalProperties": {"if": {"required": ["type"]}, "else": of_type}}
         named = {"properties": {"common": _of_constant(name)}, "required": ["common"]}
         here = {"properties": {"common": of_type, "train": each, "validation": each}}
