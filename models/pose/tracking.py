@@ -15,14 +15,13 @@ from numpy.typing import NDArray
 
 from figura.interfaces import Injector, Networks, State
 from figura.prediction.inputs import Photo
+from figura.recipe.schema import Positive
 from models.pose.argument_types import Count, Share, skeleton_of
 
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 Body = tuple[Floats, Flags]
 """Places (K, 2) of joints in pixels, and which of them are known (K,)."""
-
-
 SMOOTHING = 0.2
 """Share of a track's error that corrects its velocity."""
 
@@ -94,7 +93,7 @@ class TrackPeople(Injector):
         least_score: Share = 0.15,
         duplicate: Share = 0.5,
         least_similarity: Share = 0.2,
-        tolerance: float = 2.0,
+        tolerance: Positive = 2.0,
         memory: Count = 25,
         skeleton: dict[str, Any] | None = None,
     ) -> None:
