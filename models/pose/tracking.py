@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 
 from figura.interfaces import Injector, Networks, State
 from figura.prediction.inputs import Photo
-from figura.recipe.schema import Positive
-from models.pose.argument_types import Count, Share, skeleton_of
+from models.pose.argument_types import Count, Positive, Share, skeleton_of
 
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
