@@ -91,13 +91,14 @@ class PerceptualDistance(PictureScore):
     def __call__(self, dump: Dump, bootstrap: Bootstrap) -> dict[str, Estimate | float | int]:
         rows = dump.mode(self.mode)
         maps = self._of_vgg16() if self.network is None else self._of_network(self.network)
-        distances = []
+        distances, weights = [], list[Tensor]()
         for image, target in self.pairs(rows, BATCH):
             if self.network is None and min(target.shape[-2:]) < LEAST:
                 size = " x ".join(map(str, target.shape[-2:]))
                 raise UserError(f"{rows.folder}: mode {self.mode!r}: {size} px; {LEAST} or more are needed")
             ours, theirs = maps(image), maps(target)
-            distance = perceptual_distance(ours, theirs, self._weights(theirs))
+            weights = weights or self._weights(theirs)
+            distance = perceptual_distance(ours, theirs, weights)
             distances.append(distance.double().numpy())
         kind = "lpips_" if self.linear else "random_" if self.source == "random" else ""
         owners = groups_of(rows, self.mode, self.groups)
@@ -106,7 +107,12 @@ class PerceptualDistance(PictureScore):
 
     def _of_vgg16(self) -> Maps:
         network = vgg.load(self.source, network="vgg16", seed=self.seed, sha256=self.sha256)
-        return lambda images: [network.features(images, set(LAYERS))[name] for name in LAYERS]
+
+        def maps(images: Tensor) -> list[Tensor]:
+            found = network.features(images, set(LAYERS))
+            return [found[name] for name in LAYERS]
+
+        return maps
 
     def _of_network(self, entry: Declaration) -> Maps:
         network = build(entry, NETWORK, "network", Path(type(self).__name__)).eval()
