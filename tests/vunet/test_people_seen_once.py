@@ -3,16 +3,15 @@
 import json
 from pathlib import Path
 
-import cv2
 import numpy as np
 import pandas as pd
 import pytest
 import toy
 from accelerate import Accelerator
+from people_by_hand import prepared
 from real_people import needs_real
 
 from figura.base.yaml12 import read_yaml
-from figura.data.formats.coco import KEYPOINTS
 from figura.dump import Dump
 from figura.engine.build import build_networks
 from figura.evaluation.evaluate import Evaluation
@@ -34,28 +33,6 @@ def recipe(root, changes=None, file="params.yaml"):
     return toy.checked(
         {"data.common.root": str(root), **(TINY if changes is None else changes)}, read_yaml(ROOT / file)
     )
-
-
-def prepared(root, owners):
-    """A prepared folder with a person on each picture; `owners` are their `person_id`s, None for no such key."""
-    random = np.random.default_rng(0)
-    images, annotations = [], []
-    for number, owner in enumerate(owners, start=1):
-        name = f"{number}.png"
-        (root / "images").mkdir(parents=True, exist_ok=True)
-        assert cv2.imwrite(str(root / "images" / name), random.integers(0, 256, (80, 60, 3), np.uint8))
-        images.append({"id": number, "file_name": name, "height": 80, "width": 60})
-        joints = [value for joint in range(17) for value in (10 + 2 * joint, 8 + 4 * joint, 2)]
-        known = {} if owner is None else {"person_id": owner}
-        annotations.append({
-            "id": number, "image_id": number, "category_id": 1, "bbox": [5, 5, 40, 70], "keypoints": joints, **known,
-        })  # fmt: skip
-    categories = [{"id": 1, "name": "person", "keypoints": list(KEYPOINTS)}]
-    content = json.dumps({"categories": categories, "images": images, "annotations": annotations})
-    for split in ("train", "validation", "test"):
-        (root / f"{split}.json").write_text(content)
-    (root / "manifest.json").write_text('{"sha256": "0"}')
-    return root
 
 
 def judged(recipe, folder):
