@@ -14,7 +14,7 @@ from models.images.pixel_losses import L1, L2, Gradient
 from models.vunet.blocks import Convolution, activate, depth_to_space, space_to_depth
 from models.vunet.losses import LatentKL
 from models.vunet.networks import VUNet
-from models.vunet.scores import ClothesColour, correlation, mean_colour
+from models.vunet.scores import ClothesColour, ClothesContrast, contrast, correlation, mean_colour, share
 
 
 def hashed(n, salt):
@@ -342,7 +342,7 @@ def test_half_precision_is_summed_in_float32():
     assert found.item() == 2048
 
 
-# --- the colours of clothes ---
+# --- the colours of clothes, and their patterns ---
 
 
 def test_correlation_is_numpys_averaged_over_channels() -> None:
@@ -361,6 +361,39 @@ def test_mean_colour_needs_enough_cloth() -> None:
     assert mean_colour(image, mask) == pytest.approx([0, 0.5, 0])
     mask[0, 1] = 0  # 8 pixels
     assert mean_colour(image, mask) is None
+
+
+def test_contrast_of_stripes_by_hand() -> None:
+    """In 4 x 4 pixels, 12 pairs one above the other differ by 1, and 12 side by side by 0."""
+    image = np.zeros((3, 8, 8), np.float32)
+    image[:, ::2], image[:, 1::2] = 0.5, -0.5
+    mask = np.zeros((1, 8, 8), np.float32)
+    mask[0, 2:6, 2:6] = 1
+    assert contrast(image, mask) == pytest.approx([0.5])
+    mask[0, 2:6, 1] = mask[0, 1, 2:6] = 0.5  # an edge, which the background's colour is in too
+    assert contrast(image, mask) == pytest.approx([0.5])
+    mask[0, 4:] = 0  # 4 pairs one above the other, 6 side by side
+    assert contrast(image, mask) is None
+
+
+def test_share_is_of_the_sums() -> None:
+    assert share(np.array([[1.0, 4.0], [2.0, 2.0]])) == pytest.approx(0.5)
+
+
+def test_stripes_that_are_blurred_or_invented(tmp_path: Path) -> None:
+    """Three people with stripes of rising contrast: half of it is left, or all of it by other people."""
+    rows = torch.tensor([1.0, -1.0] * 4)[:, None].expand(3, 8, 8)
+    shown = torch.stack([strength * rows for strength in (0.2, 0.4, 0.6)])
+    whole = torch.ones(3, 1, 8, 8)
+    masks = {name: whole for name in ("top", "bottom", "appearance_top", "appearance_bottom")}
+    for name, made, r in (("blurred", 0.5 * shown, 1), ("others", 0.5 * shown.flip(0), -1)):
+        dump = dump_of(
+            tmp_path / name, mode="transfer", columns={"person_id": range(3)}, image=made, appearance=shown, **masks
+        )
+        score = ClothesContrast(mode="transfer", image="image", appearance="appearance", person="person_id")
+        found = score(dump, Bootstrap(20, 0.9, seed=0))
+        assert found["top_r"]["value"] == pytest.approx(r, abs=1e-5)
+        assert found["bottom_kept"]["value"] == pytest.approx(0.5, abs=1e-5)
 
 
 def dump_of_clothes(folder: Path, made: np.ndarray, shown: np.ndarray) -> Dump:
