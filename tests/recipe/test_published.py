@@ -40,6 +40,9 @@ OFFLINE = {
     "esrgan": ["losses.G_feature.source=random", "train.init_from=null"],
     "cyclegan": [],
     "cut": [],
+    # one step in place of 25, each of four calls
+    "flow": ["evaluate.data={}"]
+    + [f"evaluate.modes.{m}.injectors.generate.steps=1" for m in ("reconstruction", "transfer")],
 }
 SETS = ["data.common.crop_size=64", "data.train.pictures.load_size=72"]
 SMALL = {
@@ -52,6 +55,7 @@ SMALL = {
     "cyclegan": SETS + [f"networks.{name}.features=8" for name in ("to_y", "to_x", "judge_y", "judge_x")],
     "cut": [*SETS, "networks.projection.channels=[3, 16, 32, 32, 32]"]
     + [f"networks.{name}.features=8" for name in ("to_y", "judge_y")],
+    "flow": ["data.common.image_size=64", "networks.generator.channels=[8, 32, 32]", "networks.generator.attention=1"],
 }
 
 
@@ -76,7 +80,14 @@ def variants(file: Path) -> dict[str, list[str]]:
 EVERY = [(file, None) for file in FILES] + [(file, name) for file in FILES for name in variants(file)]
 SMALLER = [one for one in EVERY if one[1] != "edge513"]  # which is nothing but its size
 # one of each system
-QUICK = ("esrgan_x4_psnr", "openpifpaf_shufflenetv2k16", "pix2pix_facades", "vunet_deepfashion", "cut_horse2zebra")
+QUICK = (
+    "esrgan_x4_psnr",
+    "openpifpaf_shufflenetv2k16",
+    "pix2pix_facades",
+    "vunet_deepfashion",
+    "cut_horse2zebra",
+    "flow_deepfashion",
+)
 
 
 def slow_but_quick(file: Path) -> Any:
