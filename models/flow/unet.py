@@ -124,9 +124,10 @@ def time_embedding(time: Tensor) -> Tensor:
 class FlowUNet(nn.Module):
     """The velocity of a rectified flow from noise to a picture, given a pose and an appearance.
 
-    The first level of `channels` works at half the size of the pictures, each further one at half of that. The lowest
-    `attention` levels look up the appearance: features of its picture, from a second network like the way down. Its
-    mean is also part of the condition of all residual blocks, beside the time. An appearance of zeros stands for none.
+    The first level of `channels` works at half the size of the pictures, each further one at half of that. The
+    appearance enters in three ways: its picture stands beside the point and the pose; the lowest `attention` levels
+    look up its features, from a second network like the way down; and their mean is part of the condition of all
+    residual blocks, beside the time. An appearance of zeros stands for none.
 
     Layers see and give values of unit variance if pictures and noise both have the standard deviation `scale`: with
     `s^2 = t^2 + (1 - t)^2`, the velocity is `scale / s F(point / (scale s)) + (2 t - 1) / s^2 point`, whose second term
@@ -156,7 +157,7 @@ class FlowUNet(nn.Module):
         levels = list(pairwise(channels))
         self.appearance_stem = Convolution(4 * image_channels + 2, channels[0])
         self.appearance_downs = nn.ModuleList(Down(a, b, condition) for a, b in levels)
-        self.stem = Convolution(4 * (image_channels + pose_channels) + 2, channels[0])
+        self.stem = Convolution(4 * (2 * image_channels + pose_channels) + 2, channels[0])
         self.downs = nn.ModuleList(Down(a, b, condition) for a, b in levels)
         self.look_ups = nn.ModuleList(Attention(c) for c in channels[-attention:])
         self.middle = Residual(channels[-1], condition)
@@ -184,7 +185,8 @@ class FlowUNet(nn.Module):
         condition = self.time(time_embedding(time))
         features = self._features(appearance, F.silu(condition))
         condition = F.silu(condition + self.pooled(features[-1].mean(dim=(2, 3))))
-        guess = self._guess(point / (self.scale * spread), pose, features[-self.attention :], condition)
+        seen = [point / (self.scale * spread), pose, appearance / self.scale]
+        guess = self._guess(seen, features[-self.attention :], condition)
         velocity = self.scale / spread * guess + (2 * t - 1) / spread.square() * point
         return {"velocity": velocity, "image": point + (1 - t) * velocity}
 
@@ -196,8 +198,8 @@ class FlowUNet(nn.Module):
             features.append(x)
         return features
 
-    def _guess(self, x: Tensor, pose: Tensor, features: list[Tensor], condition: Tensor) -> Tensor:
-        maps = [self.stem(folded([x, pose]))]
+    def _guess(self, seen: list[Tensor], features: list[Tensor], condition: Tensor) -> Tensor:
+        maps = [self.stem(folded(seen))]
         first = len(self.downs) - self.attention
         for level, down in enumerate(self.downs):
             h = down(maps[-1], condition)
