@@ -209,9 +209,14 @@ def test_values_set_for_a_tool_make_a_recipe(page, words):
 
 
 def merged(base: Any, change: Any) -> Any:
-    """Return a mapping with another written over it."""
+    """Return a mapping with another written over it; a new key comes before the known one that follows it."""
     if isinstance(base, dict) and isinstance(change, Mapping) and "type" not in change:
-        return {**base, **{key: merged(base.get(key), value) for key, value in change.items()}}
+        keys, following = list(base), None
+        for key in reversed(change):
+            if key not in base:
+                keys.insert(keys.index(following) if following else len(keys), key)
+            following = key
+        return {key: merged(base.get(key), change[key]) if key in change else base[key] for key in keys}
     return change
 
 
@@ -233,6 +238,8 @@ def test_a_snippet_makes_a_recipe(page, file, block, own_modules, tmp_path):
         assert WHOLE[page] in block
         assert set(parse_yaml(block, page)) <= set(Recipe.model_fields)
         return
+    for package in re.findall(r"type: (spandrel|timm)\.", block):
+        pytest.importorskip(package, reason=f"the package {package} is not installed")
     own_modules(page)
     changed = merged(content(file), parse_yaml(block, page))
     if file == "data/params.yaml":
