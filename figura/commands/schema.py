@@ -37,6 +37,7 @@ DRAFT = "http://json-schema.org/draft-07/schema#"
 MODULES = ("figura.callbacks", "torch.optim")
 SLOTS = {
     "DatasetEntry": types.DATASET,
+    "TrainingDataset": types.DATASET,
     "NetworkEntry": types.NETWORK,
     "LossEntry": types.LOSS,
     "InjectorEntry": types.INJECTOR,
@@ -297,15 +298,18 @@ def _roles(kind: Any) -> Json | None:
 def _inherit(recipe: Json, definitions: Json, datasets: dict[str, type]) -> None:
     """Let datasets take keys from `data.common`, and be checked as of the type that stands there."""
     entry, data = definitions["DatasetEntry"], definitions["Data"]
-    entry["required"].remove("type")
     data["properties"]["common"] = {"type": "object", "properties": {"type": entry["properties"]["type"]}}
+    for kind in ("DatasetEntry", "TrainingDataset"):
+        definitions[kind]["required"].remove("type")
+        definitions |= {one: definitions[one] | {"required": []} for name in datasets if (one := f"{kind}.{name}")}
     recipe["allOf"] = []
     for name in datasets:
-        definitions[f"DatasetEntry.{name}"]["required"] = []
-        of_type = {"$ref": f"{DEFINITIONS}DatasetEntry.{name}"}
-        each = {"additionalProperties": {"if": {"required": ["type"]}, "else": of_type}}
+        of_type, training = ({"$ref": f"{DEFINITIONS}{kind}.{name}"} for kind in ("DatasetEntry", "TrainingDataset"))
+        each, of_train = (
+            {"additionalProperties": {"if": {"required": ["type"]}, "else": one}} for one in (of_type, training)
+        )
         named = {"properties": {"common": _of_constant(name)}, "required": ["common"]}
-        here = {"properties": {"common": of_type, "train": each, "validation": each}}
+        here = {"properties": {"common": of_type, "train": of_train, "validation": each}}
         then = {"properties": {"data": here, "evaluate": {"properties": {"data": each}}}}
         recipe["allOf"].append({"if": {"properties": {"data": named}, "required": ["data"]}, "then": then})
 
