@@ -168,6 +168,16 @@ def test_a_project_has_kinds_of_its_own(tmp_path):
     assert "a.pth, as theirs: no theirs; its 1 tensors begin with a" in said("theirs").stderr
     assert "own: --recipe is needed, such as own.yaml" in said("own").stderr
     refused = said("nothing").stderr
-    kinds = ("esrgan", "junyanz", "nectargan", "openpifpaf", "own", "spandrel", "theirs", "vunet_pytorch")
+    kinds = [
+        "efficientnet_lite",
+        "esrgan",
+        "junyanz",
+        "nectargan",
+        "openpifpaf",
+        "own",
+        "spandrel",
+        "theirs",
+        "vunet_pytorch",
+    ]
     assert all(f"'{kind}'" in refused for kind in kinds)
     assert refused.count("'") == 2 * (len(kinds) + 1)  # each kind, and the one asked for

@@ -8,7 +8,7 @@ import pytest
 import torch
 import toy
 from accelerate import Accelerator
-from people_by_hand import prepared
+from people_of_noise import prepared
 from safetensors.torch import load_file
 from trainings import fit, killed, outputs
 from two_processes import run_in_two

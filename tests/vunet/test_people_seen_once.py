@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 import toy
 from accelerate import Accelerator
-from people_by_hand import prepared
+from people_of_noise import prepared
 from real_people import needs_real
 
 from figura.base.yaml12 import read_yaml
