@@ -91,7 +91,7 @@ class Sample(Injector):
         output: name of the pictures, clipped to [-1, 1].
         steps: number of steps, at least 1.
         method: euler or heun.
-        guidance: 1 or more follows the conditions; above 1, more than they were followed in training.
+        guidance: 1 follows the conditions as in training, above 1 more than that; 0 is without those in `left_out`.
         left_out: parameters of the network that guidance strengthens.
     """
 
