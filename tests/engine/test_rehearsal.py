@@ -20,7 +20,6 @@ from figura.commands import predict
 from figura.recipe.load import check_recipe
 from figura.recipe.overrides import overridden
 from figura.training.trainer import Trainer
-from models.pose.asked_pose import AskedPose
 from stages import eval_dump, prepare, train
 
 FILES = {"vunet": "params.yaml"} | {
@@ -99,18 +98,6 @@ def test_waits_of_a_training_are_listed(name, gpu):
     gpu.waits.clear()
     predict.main([FILES[name], f"runs/{name}", photos, "--output", f"predicted/{name}", *pairs])
     assert gpu.waits  # the networks ran on the GPU
-
-
-@pytest.mark.slow
-def test_a_pose_network_that_judges_pictures_waits_at_first_alone(gpu):
-    train.main([FILES["pose"], "runs/judge"])
-    loss, image = AskedPose(network="runs/judge/model"), torch.rand(2, 3, 64, 64, device="cuda", requires_grad=True)
-    joints = torch.full((2, 17, 3), 2.0, device="cuda")
-    loss(image=image, joints=joints)
-    gpu.waits.clear()
-    loss(image=image, joints=joints).sum().backward()
-    assert image.grad.device.type == "cuda"
-    assert not gpu.waits
 
 
 @pytest.mark.slow
