@@ -12,7 +12,6 @@ import argparse
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
-from unittest.mock import patch
 
 import cv2
 import numpy as np
@@ -31,7 +30,6 @@ from figura.synthetic.identity import Identity, draw_identity
 from figura.synthetic.pose import TEMPLATES, Pose
 from figura.synthetic.scene import compose
 from figura.synthetic.staging import GROUND_SLOPE, Actor, stand
-from models.pose import tracking
 from models.pose.tracking import TrackPeople, assigned, similarities
 
 Floats = NDArray[np.float64]
@@ -180,21 +178,20 @@ def main() -> None:
     print(f"{len(videos)} videos of {FRAMES} frames, {sum(len(frames[0]) for frames in truth)} people")
     rows: list[list[object]] = [["records", "numbers by", "switches", "matched", "of people in sight"]]
     for kind, there in found.items():
-        for name, (smoothing, settings) in WAYS.items():
-            with patch.object(tracking, "SMOOTHING", smoothing):
-                every = [numbered(frames, **settings) for frames in there]
+        for name, settings in WAYS.items():
+            every = [numbered(frames, **settings) for frames in there]
             counts = np.sum([switches(*one) for one in zip(truth, every, strict=True)], axis=0)
             rows.append([kind, name, *counts.tolist()])
     show(rows)
 
 
-WAYS: dict[str, tuple[float, dict[str, Any]]] = {
-    "figura predict": (tracking.SMOOTHING, {}),
-    "... without velocity": (0.0, {}),
-    "... duplicates too": (tracking.SMOOTHING, {"duplicate": 1.0}),
-    "last pose alone, memory 12": (0.0, {"duplicate": 1.0, "tolerance": 1.0, "memory": 12}),
+WAYS: dict[str, dict[str, Any]] = {
+    "figura predict": {},
+    "... without velocity": {"smoothing": 0.0},
+    "... duplicates too": {"duplicate": 1.0},
+    "last pose alone, memory 12": {"smoothing": 0.0, "duplicate": 1.0, "tolerance": 1.0, "memory": 12},
 }
-"""The smoothing of velocities and the arguments of `TrackPeople`; the last is close to OpenPifPaf's decoder."""
+"""The arguments of `TrackPeople`; the last are close to OpenPifPaf's decoder."""
 
 
 def predicted(predictor: Predictor, frames: Sequence[NDArray[np.uint8]]) -> list[list[Record]]:
