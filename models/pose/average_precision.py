@@ -52,33 +52,20 @@ class Metric:
     best: int = -1
 
 
+def _metrics(kind: Kind, name: str, of: Literal["precision", "recall"], *thresholds: float) -> dict[str, Metric]:
+    metrics = {name: Metric(of)} | {f"{name}{100 * least:g}": Metric(of, least) for least in thresholds}
+    return metrics | {f"{name}_{size}": Metric(of, range=size) for size in AREAS[kind] if size != "all"}
+
+
 METRICS: dict[Kind, dict[str, Metric]] = {
-    "keypoints": {
-        "AP": Metric("precision"),
-        "AP50": Metric("precision", 0.5),
-        "AP75": Metric("precision", 0.75),
-        "AP_medium": Metric("precision", range="medium"),
-        "AP_large": Metric("precision", range="large"),
-        "AR": Metric("recall"),
-        "AR50": Metric("recall", 0.5),
-        "AR75": Metric("recall", 0.75),
-        "AR_medium": Metric("recall", range="medium"),
-        "AR_large": Metric("recall", range="large"),
-    },
-    "bbox": {
-        "AP": Metric("precision"),
-        "AP50": Metric("precision", 0.5),
-        "AP75": Metric("precision", 0.75),
-        "AP_small": Metric("precision", range="small"),
-        "AP_medium": Metric("precision", range="medium"),
-        "AP_large": Metric("precision", range="large"),
-        "AR_best1": Metric("recall", best=0),
-        "AR_best10": Metric("recall", best=1),
-        "AR": Metric("recall"),
-        "AR_small": Metric("recall", range="small"),
-        "AR_medium": Metric("recall", range="medium"),
-        "AR_large": Metric("recall", range="large"),
-    },
+    "keypoints": (
+        _metrics("keypoints", "AP", "precision", 0.5, 0.75) | _metrics("keypoints", "AR", "recall", 0.5, 0.75)
+    ),
+    "bbox": (
+        _metrics("bbox", "AP", "precision", 0.5, 0.75)
+        | {"AR_best1": Metric("recall", best=0), "AR_best10": Metric("recall", best=1)}
+        | _metrics("bbox", "AR", "recall")
+    ),
 }
 """COCO's ten metrics for keypoints and twelve for boxes, in COCO's order."""
 
