@@ -108,7 +108,7 @@ class Placement:
     @property
     def valid_area(self) -> NDArray[np.float32]:
         """The part of the canvas that shows the image, float32 (4,): x, y, width, height."""
-        return _as_box(self.corners[None])[0].astype(np.float32)
+        return as_box(self.corners[None])[0].astype(np.float32)
 
     @property
     def to_original(self) -> NDArray[np.float32]:
@@ -118,7 +118,7 @@ class Placement:
     def moved(self, step: Matrix, span: tuple[float, float]) -> Self:
         """Return the placement after one more map `step` (3, 3), to a canvas of another span."""
         limits = np.array([*span, *span])
-        corners = np.clip(_enclosing(step, self.corners[None])[0], 0.0, limits)
+        corners = np.clip(_mapped(step, self.corners[None])[0], 0.0, limits)
         return replace(self, matrix=step @ self.matrix, span=span, corners=corners)
 
     def keypoints(self, keypoints: NDArray[np.floating], flip: tuple[int, ...]) -> NDArray[np.float32]:
@@ -129,12 +129,12 @@ class Placement:
 
     def boxes(self, boxes: NDArray[np.floating]) -> NDArray[np.float32]:
         """Map boxes (n, 4) (x, y, width, height) to the upright boxes around their corners; does not clip them."""
-        return _as_box(_enclosing(self.matrix, _as_corners(boxes))).astype(np.float32)
+        return as_box(_mapped(self.matrix, as_corners(boxes))).astype(np.float32)
 
     def shown(self, boxes: NDArray[np.floating]) -> NDArray[np.float32]:
         """Clip boxes (n, 4) of the canvas to the valid area; boxes outside get a width or height of 0."""
         low, high = np.tile(self.corners[:2], 2), np.tile(self.corners[2:], 2)
-        return _as_box(np.clip(_as_corners(boxes), low, high)).astype(np.float32)
+        return as_box(np.clip(as_corners(boxes), low, high)).astype(np.float32)
 
     def picture(self, image: NDArray[np.uint8], colour: Colour) -> NDArray[np.uint8]:
         """Render the canvas, uint8 (height, width, 3), with `colour` around the image.
@@ -310,16 +310,26 @@ def _shifted(x: float, y: float) -> Matrix:
     return _scaled(1.0, 1.0, x, y)
 
 
-def _as_corners(boxes: NDArray[np.floating]) -> NDArray[np.float64]:
+def as_corners(boxes: NDArray[np.floating]) -> Matrix:
+    """Convert boxes (n, 4) (x, y, width, height) to left, top, right and bottom, float64."""
     boxes = np.asarray(boxes, dtype=np.float64)
     return np.concatenate([boxes[:, :2], boxes[:, :2] + boxes[:, 2:]], axis=1)
 
 
-def _as_box(corners: NDArray[np.float64]) -> NDArray[np.float64]:
+def as_box(corners: Matrix) -> Matrix:
+    """Convert left, top, right and bottom (n, 4) to x, y, width and height."""
     return np.concatenate([corners[:, :2], corners[:, 2:] - corners[:, :2]], axis=1)
 
 
-def _enclosing(matrix: Matrix, corners: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the upright rectangles (n, 4) (left, top, right, bottom) around mapped rectangles."""
-    four = corners[:, [[0, 1], [2, 1], [2, 3], [0, 3]]] @ matrix[:2, :2].T + matrix[:2, 2]
-    return np.concatenate([four.min(axis=1), four.max(axis=1)], axis=1)
+def corner_points(corners: Matrix) -> Matrix:
+    """Return the four corners (n, 4, 2) of rectangles (n, 4) (left, top, right, bottom)."""
+    return corners[:, [[0, 1], [2, 1], [2, 3], [0, 3]]]
+
+
+def enclosing(points: Matrix) -> Matrix:
+    """Return the upright rectangles (n, 4) (left, top, right, bottom) around points (n, m, 2)."""
+    return np.concatenate([points.min(axis=1), points.max(axis=1)], axis=1)
+
+
+def _mapped(matrix: Matrix, corners: Matrix) -> Matrix:
+    return enclosing(corner_points(corners) @ matrix[:2, :2].T + matrix[:2, 2])

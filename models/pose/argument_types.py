@@ -4,7 +4,6 @@
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
@@ -28,44 +27,20 @@ def skeleton_of(settings: Mapping[str, Any] | None) -> Skeleton:
     return COCO if settings is None else skeleton_from(settings)
 
 
-@dataclass(frozen=True)
-class Categories:
-    """The category of each detection field: field f is that at index f of a list of `{id, name}`.
+def categories_from(settings: Sequence[Mapping[str, Any]] | None) -> dict[int, str]:
+    """Return id -> name of a list of `{id: 1, name: person}`, in the order of the detection fields. None is empty.
 
-    Attributes:
-        ids: of the dataset's annotations; they may have gaps (COCO's 80 categories have ids from 1 to 90).
-        names: of the same categories.
-    """
-
-    ids: tuple[int, ...]
-    names: tuple[str, ...]
-
-    def __len__(self) -> int:
-        return len(self.ids)
-
-    @property
-    def fields(self) -> dict[int, int]:
-        """Category id -> field."""
-        return {number: field for field, number in enumerate(self.ids)}
-
-    @property
-    def by_id(self) -> dict[int, str]:
-        """Category id -> name."""
-        return dict(zip(self.ids, self.names, strict=True))
-
-
-def categories_from(settings: Sequence[Mapping[str, Any]] | None) -> Categories:
-    """Read a list of `{id: 1, name: person}`, in the order of the fields; other keys are ignored. None is empty.
+    Ids may have gaps (COCO's 80 categories have ids from 1 to 90). Other keys are ignored.
 
     Raises:
         ValueError: an entry without an integer id or a string name, or a duplicate id.
     """
-    entries = list(settings or ())
-    for entry in entries:
-        if type(entry.get("id")) is not int or not isinstance(entry.get("name"), str):
+    names: dict[int, str] = {}
+    for entry in settings or ():
+        number, name = entry.get("id"), entry.get("name")
+        if type(number) is not int or not isinstance(name, str):
             raise ValueError(f"categories: found {dict(entry)}; a map such as {{id: 1, name: person}} is needed")
-    ids = tuple(entry["id"] for entry in entries)
-    for number in ids:
-        if ids.count(number) > 1:
+        if number in names:
             raise ValueError(f"categories: the id {number} occurs more than once")
-    return Categories(ids, tuple(entry["name"] for entry in entries))
+        names[number] = name
+    return names

@@ -17,7 +17,7 @@ from figura.base.pictures import write_png
 from figura.dump import Dump
 from figura.report.curves import save_figure
 from figura.report.interfaces import NotApplicableError, Picture
-from figura.report.sheets import Pixels, pixels_of
+from figura.report.sheets import Pixels, pixels_of, side_by_side, with_header
 from models.pose.argument_types import Count
 from models.pose.average_precision import Kind
 from models.pose.coco_evaluation import LEAST_OVERLAP, Evaluation, ImageMatches
@@ -102,7 +102,7 @@ def image_score(matches: ImageMatches) -> float:
 class WorstImages(OfPeople, Picture):
     """A sheet of the `count` images with the lowest `image_score`, worst first, among those saved as `image`.
 
-    Among equal scores, the image with more missed people and false results comes first. Below each image are its id and
+    Among equal scores, the image with more missed people and false results comes first. Above each image are its id and
     score, the number of people found, and the number of false results.
 
     The first arguments, and `skeleton`, are those of `OfPeople`.
@@ -111,7 +111,7 @@ class WorstImages(OfPeople, Picture):
         image: name of the saved image.
         count: number of images.
         kind: `keypoints` or `bbox` (the records may be objects).
-        cell: side of the square into which each image is fitted, pixels.
+        cell: longer side of each image, pixels.
         least_score: minimum score of results; use the overlay's, so that both show the same results.
     """
 
@@ -139,36 +139,26 @@ class WorstImages(OfPeople, Picture):
         write_png(path, sheet(images, [_label(ids[place], matches[ids[place]]) for place in worst], self.cell))
 
 
-def sheet(images: Sequence[Pixels], labels: Sequence[tuple[str, str]], cell: int, columns: int = 4) -> Pixels:
-    """Lay out images (H, W, 3) of any sizes, each in a square of `cell` pixels above its two lines of text."""
-    columns, gap, bar = min(columns, len(images)), 6, 40
-    rows = -(-len(images) // columns)
-    canvas = np.full((gap + rows * (cell + bar + gap), gap + columns * (cell + gap), 3), 255, np.uint8)
-    for place, (image, lines) in enumerate(zip(images, labels, strict=True)):
-        row, column = divmod(place, columns)
-        y, x = gap + row * (cell + bar + gap), gap + column * (cell + gap)
-        canvas[y : y + cell, x : x + cell] = 235
+def sheet(images: Sequence[Pixels], labels: Sequence[str], cell: int, columns: int = 4) -> Pixels:
+    """Lay out images (H, W, 3) of any sizes in rows, each below its label, the longer side `cell` pixels."""
+    cells = []
+    for image, label in zip(images, labels, strict=True):
         factor = cell / max(image.shape[:2])
         height, width = (max(1, round(side * factor)) for side in image.shape[:2])
         how = cv2.INTER_AREA if factor < 1 else cv2.INTER_LINEAR
-        top, left = y + (cell - height) // 2, x + (cell - width) // 2
-        canvas[top : top + height, left : left + width] = cv2.resize(image, (width, height), interpolation=how)
-        for line, text in enumerate(lines):
-            origin = (x + 2, y + cell + 15 + 17 * line)
-            cv2.putText(canvas, text, origin, cv2.FONT_HERSHEY_SIMPLEX, 0.45, (0, 0, 0), 1, cv2.LINE_AA)
-    return canvas
+        fitted = np.asarray(cv2.resize(image, (width, height), interpolation=how), dtype=np.uint8)
+        cells.append(with_header(fitted, label))
+    rows = [cells[place : place + columns] for place in range(0, len(cells), columns)]
+    return side_by_side(rows, [""] * len(rows[0]), gap=6)
 
 
 def _badness(matches: ImageMatches) -> tuple[float, int]:
     return image_score(matches), -int((matches.results < 0).sum()) - len(matches.false)
 
 
-def _label(image: int, matches: ImageMatches) -> tuple[str, str]:
-    hits = int((matches.results >= 0).sum())
-    return (
-        f"image {image}: score {image_score(matches):.2f}",
-        f"{hits} of {len(matches.truth)} found, {len(matches.false)} false",
-    )
+def _label(image: int, matches: ImageMatches) -> str:
+    hits, false = int((matches.results >= 0).sum()), len(matches.false)
+    return f"image {image}: score {image_score(matches):.2f}  {hits} of {len(matches.truth)} found, {false} false"
 
 
 def _panel(x: str, y: str) -> tuple[Figure, Axes]:

@@ -18,20 +18,23 @@ from figura.interfaces import Example, ExampleDataset
 from figura.recipe.types import checked_call
 from models.images.augmentation import augment
 from models.images.augmentation_settings import Chance, InputTransforms, Limits, PairAugmentation, Section
-from models.images.further_transforms import Transforms
+from models.images.further_transforms import Entries, Transforms, transformed_with_points
 from models.pose.affine import (
     MEAN_COLOUR,
     Geometry,
     Placement,
+    as_box,
+    as_corners,
+    corner_points,
+    enclosing,
     fit_to_multiple,
     fitted,
     random_padding_colour,
     random_placement,
 )
 from models.pose.annotations import Annotations
-from models.pose.argument_types import Categories, Count, Deviations, Side, categories_from, skeleton_of
+from models.pose.argument_types import Count, Deviations, Side, categories_from, skeleton_of
 from models.pose.encoders import Caf, Cif, CifDet
-from models.pose.further_transforms import moved_scene
 from models.pose.scene_table import SceneTable, read_categories
 
 KINDS: dict[str, type[Cif] | type[Caf] | type[CifDet]] = {"cif": Cif, "caf": Caf, "cifdet": CifDet}
@@ -143,7 +146,7 @@ class Scenes(ExampleDataset):
         if any(one.get("kind", name) == "cifdet" for name, one in heads.items()):
             path = Path(root) / f"{split}.json"
             chosen = categories_from(categories or known.get("categories") or read_categories(path))
-            fields = chosen.fields
+            fields = {number: field for field, number in enumerate(chosen)}
         self.encoders = {name: _encoder(name, one, self.skeleton, len(fields or ())) for name, one in heads.items()}
         if fields is not None:
             limit = min(one.fields for one in self.encoders.values() if isinstance(one, CifDet))
@@ -275,9 +278,9 @@ def _people(known: Mapping[str, Any]) -> str:
     return known.get("people") or PERSON
 
 
-def _check_names(table: SceneTable, chosen: Categories) -> None:
+def _check_names(table: SceneTable, chosen: Mapping[int, str]) -> None:
     """Raise UserError if category names in the file differ from those of the fields."""
-    for number, name in chosen.by_id.items():
+    for number, name in chosen.items():
         if table.names.get(number, name) != name:
             raise UserError(
                 f"{table.path}: categories: {number} is {table.names[number]!r}, but {name!r} in the `categories` that "
@@ -324,3 +327,29 @@ def _placed(scene: Annotations, placement: Placement, skeleton: Skeleton, geomet
     if geometry.ignore_cut is not None:
         crowd |= left <= geometry.ignore_cut
     return replace(scene, boxes=shown, crowd=crowd).where(left > 0)
+
+
+def moved_scene(
+    picture: NDArray[np.uint8], placed: Annotations, placement: Placement, entries: Entries, skeleton: Skeleton,
+    random: np.random.Generator,
+) -> tuple[NDArray[np.uint8], Annotations, Placement]:  # fmt: skip
+    """Transform a picture and its annotations by albumentations, and drop those that are then outside.
+
+    Boxes and the valid area become the upright boxes around their corners. Left and right joints are swapped if the
+    transform mirrors, which three points at the middle tell. The result's `to_original` is that of before.
+    """
+    height, width = picture.shape[:2]
+    compass = np.array([width / 2, height / 2]) + np.array([(0.0, 0.0), (width / 4, 0.0), (0.0, height / 4)])
+    corners = as_corners(np.concatenate([placed.boxes, placement.valid_area[None]]))
+    parts = [placed.keypoints[..., :2].reshape(-1, 2).astype(np.float64), corner_points(corners).reshape(-1, 2)]
+    picture, moved = transformed_with_points(picture, np.concatenate([*parts, compass]), entries, random)
+    joints, rectangles, (origin, right, down) = np.split(moved, np.cumsum([len(part) for part in parts]))
+    keypoints = placed.keypoints.copy()
+    keypoints[..., :2] = joints.reshape((*keypoints.shape[:2], 2))
+    if np.linalg.det([right - origin, down - origin]) < 0 and keypoints.shape[1]:
+        keypoints = keypoints[:, skeleton.flip]
+    corners = enclosing(rectangles.reshape(-1, 4, 2))
+    placement = replace(placement, corners=np.clip(corners[-1], 0.0, [width - 1, height - 1] * 2))
+    shown = placement.shown(as_box(corners[:-1]))
+    placed = replace(placed, keypoints=keypoints, boxes=shown)
+    return picture, placed.where(shown[:, 2:].prod(axis=1) > 0), placement

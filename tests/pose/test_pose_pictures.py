@@ -18,20 +18,15 @@ from figura.interfaces import Networks, State
 from figura.report.interfaces import NotApplicableError
 from figura.show.drawing import drawing_of
 from models.pose import plots as pose_plots
-from models.pose.annotations import Annotations
 from models.pose.coco_evaluation import ImageMatches
+from models.pose.decode.field_images import COLOURS as FIELD_COLOURS
 from models.pose.decode.field_images import (
-    BOX,
-    CROWD,
-    WHITE,
     Field,
-    annotations_picture,
     confidence_picture,
     predicted_field,
     target_field,
     vectors_picture,
 )
-from models.pose.decode.field_images import COLOURS as FIELD_COLOURS
 from models.pose.decode.injectors import FieldPictures, HeadFields
 from models.pose.decode.overlays import COLOURS, OverlayStyle, overlay
 from models.pose.drawing import IGNORED, SceneDrawing, confidence_drawing, strongest
@@ -41,7 +36,6 @@ SIDE = 400  # large enough not to be enlarged
 GREY = np.full((SIDE, SIDE, 3), 120, np.uint8)
 PLAIN = OverlayStyle(scores=False)
 SHOULDER, ELBOW, WRIST, HIP, KNEE = 5, 7, 9, 11, 13  # on the left
-SHOULDER, ELBOW, WRIST, HIP = 5, 7, 9, 11  # on the left
 ARM = {SHOULDER: (100, 100), ELBOW: (200, 100), WRIST: (300, 200)}
 
 
@@ -130,21 +124,6 @@ def test_a_line_is_dashed_where_an_end_is_not_confident():
     assert len(gaps) >= 8  # dash, gap, dash, ...
 
 
-def test_which_connections_are_drawn():
-    # Shoulder-hip is standard; nose-shoulder is of the kinematic tree and dense; elbow-elbow is dense alone (2.3).
-    joints = {0: (50, 50), SHOULDER: (150, 50), HIP: (150, 150), ELBOW: (50, 350), 8: (350, 350)}
-    middle = {"nose-shoulder": (50, 100), "shoulder-hip": (100, 150), "elbow-elbow": (350, 200)}
-    expected = {
-        "standard": {"shoulder-hip"},
-        "kinematic": {"nose-shoulder", "shoulder-hip"},
-        "dense": {"nose-shoulder", "shoulder-hip", "elbow-elbow"},
-    }
-    for skeleton, names in expected.items():
-        style = OverlayStyle(scores=False, skeleton=skeleton)
-        drawn = changed(overlay(GREY, [of_joints(joints)], [], COCO, style))
-        assert {name for name, place in middle.items() if drawn[place]} == names
-
-
 def test_boxes_and_labels():
     found = of_joints(ARM, bbox=[90, 90, 220, 120], score=0.5)
     thing = {"bbox": [20, 300, 60, 40], "score": 0.25, "category": "ball", "category_id": 2}
@@ -193,47 +172,6 @@ ZOOM = 4
 def canvas(x, y):
     """Row and column of the middle of a pixel on a picture four times as large: the third of 0, 1, 2, 3."""
     return round((y + 0.5) * ZOOM - 0.5), round((x + 0.5) * ZOOM - 0.5)
-
-
-def scene(keypoints=(), boxes=((4, 4, 20, 20),), crowd=False):
-    joints = np.zeros((1, 17, 3), dtype=np.float32)
-    for place, *values in keypoints:
-        joints[0, place] = values
-    return Annotations(
-        joints, np.array(boxes, dtype=np.float32), np.array([crowd]), np.zeros(1, dtype=np.int64), np.ones(1, np.int64)
-    )
-
-
-def test_person_of_visible_hidden_and_unlabelled_joints():
-    # Shoulder and elbow are visible, the wrist is hidden, the hip not labelled.
-    joints = [(5, 10, 10, 2), (7, 30, 10, 2), (9, 30, 28, 1), (11, 10, 28, 0)]
-    picture = annotations_picture(BLACK, scene(joints, boxes=((0, 0, 1, 1),)), COCO, ZOOM)
-    assert picture.shape == (33 * ZOOM, 41 * ZOOM, 3)
-    assert tuple(picture[canvas(10, 10)]) == WHITE
-    assert picture[canvas(20, 10)].any()  # the upper arm
-    assert picture[canvas(30, 20)].any()  # the forearm
-    assert tuple(picture[canvas(30, 28)]) != WHITE  # a circle is empty
-    assert not picture[canvas(10, 20)].any()
-    assert not picture[canvas(10, 28)].any()
-    thick, thin = (np.count_nonzero(line.any(axis=1)) for line in (picture[30:60, 80], picture[80, 100:140]))
-    assert thick > thin
-
-
-def test_boxes_and_dotted_crowd_regions():
-    whole = annotations_picture(BLACK, scene(), COCO, ZOOM)
-    dotted = annotations_picture(BLACK, scene(crowd=True), COCO, ZOOM)
-    for picture, colour in ((whole, BOX), (dotted, CROWD)):
-        outline = picture.any(axis=2)
-        assert not outline[canvas(14, 14)]
-        rows, columns = np.nonzero(outline)
-        assert (rows.min(), columns.min()) == pytest.approx(canvas(4, 4), abs=2)
-        assert (rows.max(), columns.max()) == pytest.approx(canvas(24, 24), abs=2)
-        brightest = picture.reshape(-1, 3)[picture.sum(axis=2).argmax()]
-        np.testing.assert_allclose(brightest / brightest.max(), np.array(colour) / max(colour), atol=0.05)
-    side = slice(canvas(6, 4)[1], canvas(22, 4)[1])
-    row = canvas(4, 4)[0]
-    assert whole[row - 1 : row + 2, side].any(axis=(0, 2)).all()
-    assert not dotted[row - 1 : row + 2, side].any(axis=(0, 2)).all()
 
 
 def test_confidence_colours_cells_around_their_pixel():
@@ -311,7 +249,13 @@ def test_pictures_of_an_example(scenes):
     np.testing.assert_array_equal(pictures["image"], scenes.view(1, np.random.default_rng(0)).picture)
     zoom = 6  # 384 of 65 pixels, in whole multiples
     assert {one.shape for name, one in pictures.items() if name != "image"} == {(65 * zoom, 65 * zoom, 3)}
-    assert drawing.annotated(1, np.random.default_rng(0))["annotated"].shape == (65 * zoom, 65 * zoom, 3)
+    annotated = drawing.annotated(1, np.random.default_rng(0))["annotated"]
+    assert annotated.shape == (65 * zoom, 65 * zoom, 3)
+    coloured = (annotated == COLOURS[8]).all(axis=2) | (annotated == COLOURS[10]).all(axis=2)  # an arm
+    x, y, width, height = scenes.view(1, np.random.default_rng(0)).people.boxes[0] * zoom
+    rows, columns = np.nonzero(coloured)
+    assert coloured.any()
+    assert ((rows > y) & (rows < y + height) & (columns > x - zoom) & (columns < x + width + zoom)).all()
 
 
 def cif_target(fields):
@@ -498,15 +442,16 @@ def test_worst_images_first(tmp_path):
     path = tmp_path / "worst.png"
     WorstImages("poses", "people", "truth", "overlay", 2, cell=100, skeleton=SKELETON)(rows, path)
     pixels = cv2.imread(str(path))[..., ::-1]
-    assert pixels.shape == (6 + 100 + 40 + 6, 6 + 2 * 106, 3)
-    first, second = pixels[6:106, 6:106], pixels[6:106, 112:212]
-    assert first[50, 50].tolist() == [255, 0, 0]  # 200 x 100: from 25 to 75 in x
-    assert (first[50, :24] == 235).all()
-    assert (first[:, 26:74] == [255, 0, 0]).all()
-    assert second[50, 50].tolist() == [0, 255, 0]  # enlarged to 67 x 100
-    assert (second[:15] == 235).all()
-    assert (pixels[106:146, 6:106] < 128).any()
-    assert (pixels[106:146, 112:212] < 128).any()
+    places = {name: np.argwhere((pixels == colour).all(axis=2)) for name, colour in (
+        ("red", (255, 0, 0)), ("green", (0, 255, 0)), ("blue", (0, 0, 255)),
+    )}  # fmt: skip
+    assert np.ptp(places["red"], axis=0).tolist() == [99, 49]  # of 200 x 100
+    assert np.ptp(places["green"], axis=0).tolist() == [66, 99]  # of 40 x 60
+    assert places["red"][:, 1].max() < places["green"][:, 1].min()
+    assert not len(places["blue"])  # two were asked for
+    for name in ("red", "green"):
+        top, left = places[name].min(axis=0)
+        assert (pixels[:top, left : left + 50] < 128).any()  # its label
     with pytest.raises(UserError, match="no image 'pictures'"):
         WorstImages("poses", "people", "truth", "pictures", 2, skeleton=SKELETON)(rows, path)
 
@@ -519,4 +464,4 @@ def test_weak_results_may_be_left_out_of_the_worst(tmp_path):
     for least_score, shade in ((0.0, 0), (0.2, 128)):  # two weak false ones in the first; the second is a little off
         worst = WorstImages("poses", "people", "truth", "overlay", 1, least_score=least_score, skeleton=SKELETON)
         worst(rows, tmp_path / "worst.png")
-        assert cv2.imread(str(tmp_path / "worst.png"))[160, 160].tolist() == [shade] * 3
+        assert cv2.imread(str(tmp_path / "worst.png"))[200, 160].tolist() == [shade] * 3

@@ -108,7 +108,7 @@ class FindObjects(Injector):
         to_original: str = "to_original",
     ) -> None:
         self.cifdet, self.maximum, self.least_score = cifdet, maximum, least_score
-        self.ids = categories_from(categories).ids
+        self.ids = tuple(categories_from(categories))
         self.image_id, self.to_original, self.output = image_id, to_original, output
         self.decode = checked_call(CifDetDecoder, decoder or {}, "decoder", stride=need("stride", stride))
         self.reads = (cifdet, image_id, to_original)

@@ -1,23 +1,22 @@
-"""Drawings of annotations and composite fields over the network's input.
+"""Drawings of composite fields over the network's input.
 
 Pictures are uint8 (height, width, 3) RGB; drawings are `zoom` times as large. The centre of cell (column i, row j) of a
 field is at pixel (i, j) times the field's stride.
 """
 
-import colorsys
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from figura.data.formats.skeletons import Skeleton
-from models.pose.annotations import Annotations
 from models.pose.argument_types import Kind
 
 Pixels = NDArray[np.uint8]
 Floats = NDArray[np.floating]
+Integers = NDArray[np.intp]
 Colour = tuple[int, int, int]
 
 COLOURS: dict[Kind, tuple[Colour, ...]] = {
@@ -28,7 +27,6 @@ COLOURS: dict[Kind, tuple[Colour, ...]] = {
 """Kind -> colour of the confidence and the first vector, and of a second vector that points to a joint."""
 
 BOX: Colour = (250, 220, 40)
-CROWD: Colour = (230, 60, 60)
 WHITE: Colour = (255, 255, 255)
 
 _FRACTION = 4  # fractional bits of OpenCV's drawing coordinates
@@ -86,32 +84,23 @@ def picture_of(image: Floats, mean: tuple[float, ...], std: tuple[float, ...]) -
     return np.rint(np.clip(levels, 0.0, 255.0)).astype(np.uint8)
 
 
-def annotations_picture(picture: Pixels, scene: Annotations, skeleton: Skeleton, zoom: int) -> Pixels:
-    """Draw boxes, crowd regions (red, dotted) and people, with one colour per connection.
-
-    Visible joints are discs, hidden joints circles; a connection to a hidden joint is thin. Unlabelled joints are not
-    drawn, and no people if the annotations were loaded without joints.
-    """
-    canvas = enlarged(picture, zoom)
-    for box, crowd in zip(scene.boxes, scene.crowd, strict=True):
-        draw_box(canvas, box, zoom, CROWD if crowd else BOX, dotted=bool(crowd))
-    for keypoints in scene.keypoints if scene.keypoints.shape[1] else ():
-        _draw_person(canvas, keypoints, skeleton, zoom)
-    return canvas
-
-
 def confidence_picture(picture: Pixels, field: Field, stride: int, zoom: int) -> Pixels:
     """Draw the confidence, one square per cell: 0 is the picture, 1 the kind's colour; ignored cells are whitened."""
     canvas = enlarged(picture, zoom).astype(np.float32)
-    cells = [
-        np.clip(np.rint(((np.arange(length) + 0.5) / zoom - 0.5) / stride).astype(int), 0, count - 1)
-        for length, count in zip(canvas.shape[:2], field.confidence.shape, strict=True)
-    ]
-    confidence = field.confidence[cells[0][:, None], cells[1]][..., None]
+    confidence = field.confidence[cells_of(canvas, field.confidence.shape, stride, zoom)][..., None]
     ignored = np.isnan(confidence)
     opacity = np.where(ignored, 0.5, 0.9 * np.clip(confidence, 0.0, 1.0))
     colour = np.where(ignored, WHITE, COLOURS[field.kind][0])
     return np.rint(canvas * (1 - opacity) + colour * opacity).astype(np.uint8)
+
+
+def cells_of(canvas: NDArray[Any], cells: tuple[int, ...], stride: int, zoom: int) -> tuple[Integers, Integers]:
+    """Return row (height, 1) and column (width,) of the cell nearest to each pixel; `cells` is the grid's shape."""
+    rows, columns = (
+        np.clip(np.rint(((np.arange(length) + 0.5) / zoom - 0.5) / stride).astype(int), 0, count - 1)
+        for length, count in zip(canvas.shape[:2], cells, strict=True)
+    )
+    return rows[:, None], columns
 
 
 def vectors_picture(picture: Pixels, field: Field, stride: int, zoom: int, threshold: float = 0.5) -> Pixels:
@@ -210,20 +199,3 @@ def draw_box(canvas: Pixels, box: Floats, zoom: int, colour: Colour, dotted: boo
     corners = np.array([(x, y), (x + width, y), (x + width, y + height), (x, y + height), (x, y)])
     for start, end in pairwise(corners):
         draw_line(canvas, start, end, zoom, colour, thickness, dash=3.0 * thickness if dotted else 0.0)
-
-
-def _draw_person(canvas: Pixels, keypoints: Floats, skeleton: Skeleton, zoom: int) -> None:
-    """Draw a person (K, 3) in one colour per connection."""
-    for place, (a, b) in enumerate(skeleton.connections):
-        visibility = min(keypoints[a, 2], keypoints[b, 2])
-        if visibility > 0:
-            colour = _hue(place / len(skeleton.connections))
-            thickness = max(1, zoom // 2) if visibility > 1 else 1
-            draw_line(canvas, keypoints[a, :2], keypoints[b, :2], zoom, colour, thickness)
-    for x, y, visibility in keypoints[keypoints[:, 2] > 0]:
-        draw_circle(canvas, np.array([x, y]), 1.0, zoom, WHITE, -1 if visibility > 1 else 1)
-
-
-def _hue(turn: float) -> Colour:
-    red, green, blue = (round(255 * one) for one in colorsys.hsv_to_rgb(turn, 0.9, 0.95))
-    return red, green, blue

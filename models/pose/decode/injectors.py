@@ -14,7 +14,7 @@ from figura.data.formats.skeletons import ConnectionSet, Skeleton
 from figura.interfaces import Injector, Networks, State
 from figura.prediction.inputs import Photo
 from figura.recipe.schema import Section
-from models.pose.argument_types import Categories, Count, Deviations, Kind, Share, categories_from, skeleton_of
+from models.pose.argument_types import Count, Deviations, Kind, Share, categories_from, skeleton_of
 from models.pose.decode.field_images import (
     confidence_picture,
     picture_of,
@@ -23,7 +23,7 @@ from models.pose.decode.field_images import (
     vectors_picture,
     write_title,
 )
-from models.pose.decode.overlays import OverlayStyle, connections_of, named, overlay
+from models.pose.decode.overlays import OverlayStyle, named, overlay
 from models.pose.heads import LAYOUTS
 from models.pose.scenes import IMAGENET_MEAN, IMAGENET_STD
 
@@ -128,7 +128,9 @@ class FieldPictures(Injector):
         return np.concatenate(shown, axis=1)
 
 
-def _chosen(head: str, settings: HeadFields, skeleton: Skeleton, categories: Categories) -> list[tuple[Kind, int, str]]:
+def _chosen(
+    head: str, settings: HeadFields, skeleton: Skeleton, categories: dict[int, str]
+) -> list[tuple[Kind, int, str]]:
     """Return kind, index and title of the fields to show."""
     kind: Any = settings.kind or head
     if kind not in LAYOUTS:
@@ -137,7 +139,7 @@ def _chosen(head: str, settings: HeadFields, skeleton: Skeleton, categories: Cat
     titles = {
         "cif": list(joints),
         "caf": [f"{joints[a]} to {joints[b]}" for a, b in pairs],
-        "cifdet": list(categories.names) or ["first category"],
+        "cifdet": list(categories.values()) or ["first category"],
     }[kind]
     if settings.fields is None:
         return [(kind, field, titles[field]) for field in evenly_spaced(len(titles), 2 if kind == "cif" else 1)]
@@ -168,10 +170,9 @@ class _Drawing(Injector):
         if people is None and objects is None:
             raise ValueError("people and objects are both left out: at least one is needed")
         self.people, self.objects = people, objects
-        self.names = categories_from(categories).by_id
+        self.names = categories_from(categories)
         self.skeleton = skeleton_of(skeleton)
         self.style = style or OverlayStyle()
-        connections_of(self.skeleton, self.style)
 
     def found(self, state: State, count: int) -> tuple[Sequence[Any], Sequence[Any]]:
         """Return the people and the objects, with the names of their categories, of each of `count` examples."""

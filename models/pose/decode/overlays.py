@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from figura.data.formats.skeletons import Connections, Skeleton
+from figura.data.formats.skeletons import Skeleton
 from figura.recipe.schema import Section
 from models.pose.decode.field_images import (
     BOX,
@@ -46,9 +46,6 @@ class OverlayStyle(Section):
 
     colours: Literal["connection", "instance"] = Field(
         default="connection", description="a colour for each connection, the same in all people, or for each person"
-    )
-    skeleton: Literal["standard", "kinematic", "dense"] = Field(
-        default="standard", description="the connections drawn; dense: the standard ones and those beyond"
     )
     solid_threshold: float = Field(
         default=0.5, ge=0.0, le=1.0, description="a line is solid if both ends are more confident, else dashed"
@@ -85,7 +82,7 @@ def overlay(
     joints are dashed, boxes (of annotations without joints, or with `style.boxes`) around crowds dotted.
 
     Raises:
-        ValueError: keypoints of another skeleton, and for a skeleton without the connections of the style.
+        ValueError: keypoints of another skeleton.
     """
     people, boxes = ([one for one in some if one.get("score", 1) >= style.least_score] for some in (people, boxes))
     canvas = enlarged(picture, zoom_of(picture, style))
@@ -119,18 +116,6 @@ def zoom_of(picture: Pixels, style: OverlayStyle) -> int:
     return -(-style.least_side // max(picture.shape[:2]))
 
 
-def connections_of(skeleton: Skeleton, style: OverlayStyle) -> Connections:
-    """Return the pairs of joints that a style draws; ValueError if the skeleton has none."""
-    chosen = {
-        "standard": skeleton.connections,
-        "kinematic": skeleton.kinematic_tree,
-        "dense": skeleton.connections + skeleton.dense_connections if skeleton.dense_connections else (),
-    }[style.skeleton]
-    if not chosen:
-        raise ValueError(f"skeleton {style.skeleton}: this skeleton names no such connections; standard has them all")
-    return chosen
-
-
 def joints_of(record: Record, skeleton: Skeleton) -> NDArray[np.float64]:
     """Return (K, 3), x, y and confidence; missing joints, joints that are not finite, and absent `keypoints` are 0."""
     count = len(skeleton.keypoints)
@@ -147,7 +132,6 @@ class _Pen:
 
     def __init__(self, canvas: Pixels, zoom: int, skeleton: Skeleton, style: OverlayStyle) -> None:
         self.canvas, self.zoom, self.skeleton, self.style = canvas, zoom, skeleton, style
-        self.connections = connections_of(skeleton, style)
         side = max(canvas.shape[:2])
         self.width = style.line_width or max(2, round(side / 300))
         self.letters = min(max(side / 1400, 0.4), 2.0)
@@ -182,7 +166,7 @@ class _Pen:
         if not seen.any():
             return
         width = max(1, min(width, round(np.ptp(joints[seen, :2], axis=0).max() * self.zoom / 40)))
-        for place, (a, b) in enumerate(self.connections):
+        for place, (a, b) in enumerate(self.skeleton.connections):
             if seen[a] and seen[b]:
                 colour = colours[place % len(colours)]
                 dash = 0.0 if min(joints[a, 2], joints[b, 2]) > solid_threshold else 2.5 * width + 2
