@@ -103,12 +103,13 @@ class Finder:
             self.categories = [one["id"] for one in objects.get("categories") or ()]
 
     def records(self, photo: Path, number: int) -> list[Record]:
-        """Return the people and then the objects in a photo: records of `models.pose.decode.records`.
+        """Return the people and then the objects in a photo: records of `people_records` and `object_records`.
 
         Raises:
             UserError: not a picture, or the network does not support it, for example with a fixed size.
         """
-        from models.pose.decode.records import object_records, people_records
+        from models.pose.decode.cifcaf import people_records
+        from models.pose.decode.cifdet import object_records
 
         pixels, to_photo = self.prepare(photo)
         image = self.session.get_inputs()[0]

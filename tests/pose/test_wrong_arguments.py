@@ -8,7 +8,6 @@ from figura.base.error_collector import ErrorCollector
 from figura.recipe.types import DATASET, INJECTOR, LOSS, NETWORK, PHOTOS, SCORE, construct
 
 FIND = {"cif": "cif", "caf": "caf", "output": "people", "stride": 8}
-BOXES = {"cifdet": "cifdet", "output": "objects", "stride": 8}
 SMALL = {"backbone": {"name": "small"}, "heads": {"cif": {"fields": 1}}}
 
 
@@ -52,11 +51,6 @@ WRONG = [
     (NETWORK, "pose.TaskWeights", {"heads": ["cif", "cif"]}, "names of one or more different heads"),
     (LOSS, "pose.Composite", {"head": "cifdet", "confidence": 0.0, "vector": 0.0}, "cifdet has no component left"),
     (INJECTOR, "pose.FindPeople", FIND | {"decoder": {"seed_treshold": 0.3}}, "did you mean 'seed_threshold'"),
-    (INJECTOR, "pose.FindPeople", FIND | {"decoder": {"connections": [[0, 17]]}}, "connections ((0, 17),): pairs of"),
-    (
-        INJECTOR, "pose.FindObjects", BOXES | {"decoder": {"nms": "soft", "soft_iou_threshold": 0.4}},
-        "soft_iou_threshold 0.4: at least 0.5 is needed",
-    ),
     (INJECTOR, "pose.FindObjects", {"cifdet": "cifdet", "output": "objects"}, "stride: missing, and the training "),
     (INJECTOR, "pose.Overlays", {"image": "image", "output": "drawn"}, "people and objects are both left out"),
     (SCORE, "pose.PoseConsistency", {"mode": "a", "kind": "b", "results": "c"}, "one of them says which poses"),

@@ -7,12 +7,12 @@ accepts but ignores (connection method, reverse match, dense weight, early NMS) 
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from figura.data.formats.skeletons import COCO, Connections, Skeleton
+from figura.data.formats.skeletons import COCO, Skeleton
 from models.pose.argument_types import Count, Share
 from models.pose.decode.cif_hr import Buffers, Maps, accumulate, candidates, fields_checked, in_threads, seeds
 from models.pose.decode.grow_poses import fill, grow_pose, index
@@ -20,6 +20,7 @@ from models.pose.decode.occupancy import empty_grid, mark_pose, next_free, witho
 
 Floats = NDArray[np.float64]
 Fields = NDArray[np.float32]
+Record = dict[str, Any]
 
 SIGMA_SHARE = 0.5  # standard deviations per scale: a scale is two of them
 COMPLETION_FACTOR = 4.0  # while completing poses, connections may start this much farther away
@@ -52,7 +53,6 @@ class CifCafDecoder:
     Args:
         stride: pixels per cell.
         skeleton: K joints.
-        connections: a pair of joints for each association field; None for the skeleton's standard ones.
         seed_threshold: minimum confidence of the first joint of a pose.
         instance_threshold: minimum mean confidence of a pose; None is 0.15, or 0 with `force_complete`.
         keypoint_threshold: minimum confidence of a further joint; while growing, at most `seed_threshold`, or 0 with
@@ -69,15 +69,15 @@ class CifCafDecoder:
         reverse_match: use only connections that also match in reverse.
         nms_before_force_complete: remove duplicates also before completing poses, with the thresholds that apply
             without `force_complete`.
-        dense_weight: factor on the confidences of the skeleton's dense connections, which follow `connections` in the
-            association field; None if there are none.
+        dense_weight: factor on the confidences of the skeleton's dense connections, which follow the standard
+            ones in the association field; None if there are none.
         cif_rescore: score seeds with the confidence maps, not only by their cell (an ablation, like the next ones).
         caf_rescore: score connections with the confidence map at their end.
         seed_nms: use only cells more confident than their neighbours as seeds.
         independent_keypoints: keep `keypoint_threshold` while growing, also with `force_complete`.
 
     Raises:
-        ValueError: connections of joints that do not exist.
+        ValueError: `dense_weight` for a skeleton without dense connections.
     """
 
     def __init__(
@@ -85,7 +85,6 @@ class CifCafDecoder:
         *,
         stride: Count,
         skeleton: Skeleton = COCO,
-        connections: Connections | None = None,
         seed_threshold: Share = 0.2,
         instance_threshold: Share | None = None,
         keypoint_threshold: Share = 0.15,
@@ -119,21 +118,13 @@ class CifCafDecoder:
         self._final_duplicates = (0.0, instance_threshold or 0.0) if force_complete else self._duplicates
         grown = 0.0 if force_complete and not independent_keypoints else min(keypoint_threshold, seed_threshold)
         self._growth = float(grown), 0.0 if force_complete else float(keypoint_threshold_rel)
-        self.connections, self._weights = self._connected(connections, dense_weight)
-        self._directed = np.array([way for a, b in self.connections for way in ((a, b), (b, a))], dtype=np.int64)
-        self._buffers = Buffers()
-
-    def _connected(self, connections: Connections | None, dense_weight: float | None) -> tuple[Connections, Floats]:
-        standard = self.skeleton.connections if connections is None else connections
-        dense = () if dense_weight is None else self.skeleton.dense_connections
+        dense = () if dense_weight is None else skeleton.dense_connections
         if dense_weight is not None and not dense:
             raise ValueError(f"dense_weight {dense_weight}: the skeleton has no dense connections, None is needed")
-        last = len(self.skeleton.keypoints) - 1
-        if not standard or not all(0 <= min(pair) < max(pair) <= last for pair in standard):
-            raise ValueError(f"connections {standard}: pairs of two different joints from 0 to {last} are needed")
-        weights = np.ones(len(standard) + len(dense))
-        weights[len(standard) :] = 1.0 if dense_weight is None else dense_weight
-        return tuple(standard) + tuple(dense), weights
+        self.connections = skeleton.connections + dense
+        self._weights = np.array([1.0] * len(skeleton.connections) + [dense_weight or 0.0] * len(dense))
+        self._directed = np.array([way for a, b in self.connections for way in ((a, b), (b, a))], dtype=np.int64)
+        self._buffers = Buffers()
 
     def __call__(self, cif: Fields, caf: Fields) -> Poses:
         """Return the poses in an image.
@@ -214,3 +205,37 @@ class CifCafDecoder:
         scores = -np.sort(-poses[:, :, 2], axis=1) @ weights
         order = np.argsort(-scores, kind="stable")
         return Poses(poses[order].astype(np.float32), scores[order].astype(np.float32))
+
+
+def people_records(
+    poses: Poses,
+    to_original: NDArray[np.floating],
+    image_id: int,
+    category: int = 1,
+    maximum: int = 20,
+    least_score: float = 0.0,
+) -> list[Record]:
+    """Return the best `maximum` poses with a score of at least `least_score` as records.
+
+    A record has `image_id`, `category_id`, `keypoints` (x, y, confidence of each joint, zeros for missing joints),
+    `bbox` (around the joints and their scales) and `score`; pixels have two decimals. `to_original` (2, 3) maps pixels
+    (x, y, 1) of the network's input to the file's.
+    """
+    records = []
+    for joints, score in zip(poses.keypoints[:maximum], poses.scores, strict=False):
+        if score < least_score:
+            continue
+        present = joints[:, 2] > 0
+        places = joints[:, :2] @ to_original[:, :2].T + to_original[:, 2]
+        scales = joints[present, 3:4] * np.linalg.norm(to_original[:, 0])
+        low, high = (places[present] - scales).min(axis=0), (places[present] + scales).max(axis=0)
+        # at least 0.01: a detected joint must not round to a missing one
+        triples = np.column_stack([places.round(2), joints[:, 2].clip(0.01, 1).round(4)]) * present[:, None]
+        records.append({
+            "image_id": image_id,
+            "category_id": category,
+            "keypoints": [round(float(one), 4) for one in triples.ravel()],
+            "bbox": [round(float(one), 2) for one in (*low, *(high - low))],
+            "score": round(float(score), 6),
+        })  # fmt: skip
+    return records

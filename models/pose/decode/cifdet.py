@@ -3,9 +3,9 @@
 Source: openpifpaf/decoder/cifdet.py and its C++ counterpart.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numba
 import numpy as np
@@ -17,8 +17,10 @@ from models.pose.decode.occupancy import empty_grid, free_seeds
 
 Fields = NDArray[np.float32]
 Floats = NDArray[np.float64]
+Record = dict[str, Any]
 
 SIGMA_SHARE = 0.1  # of a box's shorter side: radius of a seed, and standard deviation in confidence maps
+SOFT_IOU, SOFT_SUPPRESSION = 0.7, 0.3  # version 0.12's: smaller overlaps have this factor
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,16 +54,11 @@ class CifDetDecoder:
         per_category: only boxes of the same category suppress each other.
         maximum: maximum number of boxes, the best of all categories, before suppression.
         nms: `hard`: suppressed boxes do not suppress others. `soft`: all better boxes do; `suppression` applies to
-            overlaps above `soft_iou_threshold`, `soft_suppression` to smaller ones (as in version 0.12, with a
-            `seed_threshold` of 0.5 and a `cif_threshold` of 0.1).
-        soft_iou_threshold: see `nms`; at least `iou_threshold`.
-        soft_suppression: see `nms`.
+            overlaps above 0.7, 0.3 to smaller ones (as in version 0.12, with a `seed_threshold` of 0.5 and a
+            `cif_threshold` of 0.1).
         voting_threshold: a returned box becomes the mean, weighted by confidence, of the boxes of all cells of its
             category that have at least `seed_threshold` and overlap it more than this (box voting: Gidaris and
             Komodakis, ICCV 2015); 1 for no voting, as in OpenPifPaf.
-
-    Raises:
-        ValueError: a `soft_iou_threshold` below `iou_threshold`.
     """
 
     def __init__(
@@ -76,12 +73,8 @@ class CifDetDecoder:
         per_category: bool = True,
         maximum: Count = 120,
         nms: Literal["hard", "soft"] = "hard",
-        soft_iou_threshold: Share = 0.7,
-        soft_suppression: Share = 0.3,
         voting_threshold: Share = 1.0,
     ) -> None:
-        if nms == "soft" and soft_iou_threshold < iou_threshold:
-            raise ValueError(f"soft_iou_threshold {soft_iou_threshold}: at least {iou_threshold} is needed")
         self.stride = stride
         # floats: numba would recompile for integers
         self.seed_threshold, self.cif_threshold = float(seed_threshold), float(cif_threshold)
@@ -90,7 +83,7 @@ class CifDetDecoder:
         self.voting_threshold = float(voting_threshold)
         steps = [(iou_threshold, suppression)]
         if nms == "soft":
-            steps = [(iou_threshold, soft_suppression), (soft_iou_threshold, suppression)]
+            steps = [(iou_threshold, SOFT_SUPPRESSION), (max(iou_threshold, SOFT_IOU), suppression)]
         self._steps = np.array(steps, dtype=np.float64)
         self._buffers = Buffers()
 
@@ -146,6 +139,34 @@ class CifDetDecoder:
             parts.append(starts)
         starts = np.concatenate(parts)
         return np.ascontiguousarray(starts[np.argsort(-starts[:, 0], kind="stable")])
+
+
+def object_records(
+    boxes: Boxes,
+    to_original: NDArray[np.floating],
+    image_id: int,
+    ids: Sequence[int] = (),
+    maximum: int = 100,
+    least_score: float = 0.0,
+) -> list[Record]:
+    """Return the best `maximum` boxes with a score of at least `least_score` as records.
+
+    A record has `image_id`, `category_id`, `bbox` and `score`; pixels have two decimals. `ids` are the category ids of
+    the fields; without them, ids count the fields from 1. `to_original` is that of `cifcaf.people_records`.
+    """
+    corners = np.stack([boxes.boxes[:, :2], boxes.boxes[:, :2] + boxes.boxes[:, 2:]], axis=1)
+    placed = corners @ to_original[:, :2].T + to_original[:, 2]
+    low, high = placed.min(axis=1), placed.max(axis=1)
+    return [
+        {
+            "image_id": image_id,
+            "category_id": ids[category] if ids else int(category) + 1,
+            "bbox": [round(float(one), 2) for one in (*first, *(last - first))],
+            "score": round(float(score), 6),
+        }
+        for first, last, score, category in zip(low[:maximum], high, boxes.scores, boxes.categories, strict=False)
+        if score >= least_score
+    ]
 
 
 @numba.njit(cache=True, nogil=True)

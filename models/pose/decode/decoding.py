@@ -10,14 +10,13 @@ from figura.base.errors import UserError, need
 from figura.interfaces import Injector, Networks, Records, State
 from figura.recipe.types import checked_call
 from models.pose.argument_types import categories_from, skeleton_of
-from models.pose.decode.cifcaf import CifCafDecoder
-from models.pose.decode.cifdet import CifDetDecoder
+from models.pose.decode.cifcaf import CifCafDecoder, Record, people_records
+from models.pose.decode.cifdet import CifDetDecoder, object_records
 from models.pose.decode.injectors import as_array
-from models.pose.decode.records import Record, object_records, people_records
 
 
 class FindPeople(Injector):
-    """Adds the people in each image, as records of `records.people_records`.
+    """Adds the people in each image, as records of `cifcaf.people_records`.
 
     `<output>_count` float32 (N,) is the number of people, `<output>_score` float32 (N,) the best score or 0.
 
@@ -33,8 +32,6 @@ class FindPeople(Injector):
         maximum: maximum number of people per image; COCO counts 20.
         least_score: minimum score of returned people; `force_complete` leaves duplicates with a score near 0.
         category: the dataset's category id of people.
-        image_id: name of the ids.
-        to_original: name of the maps from the network's pixels to the file's, float32 (N, 2, 3).
     """
 
     from_data: ClassVar[tuple[str, ...]] = ("skeleton", "stride", "category")
@@ -51,32 +48,30 @@ class FindPeople(Injector):
         maximum: int = 20,
         least_score: float = 0.0,
         category: int = 1,
-        image_id: str = "image_id",
-        to_original: str = "to_original",
     ) -> None:
         self.cif, self.caf = cif, (caf,) if dense is None else (caf, dense)
         self.maximum, self.least_score, self.category = maximum, least_score, category
-        self.image_id, self.to_original, self.output = image_id, to_original, output
+        self.output = output
         body = skeleton_of(skeleton)
         settings = ({} if dense is None else {"dense_weight": 1.0}) | (decoder or {})
         self.decode = checked_call(CifCafDecoder, settings, "decoder", stride=need("stride", stride), skeleton=body)
-        self.reads = (cif, *self.caf, image_id, to_original)
+        self.reads = (cif, *self.caf, "image_id", "to_original")
         self.adds = (output, f"{output}_count", f"{output}_score")
 
     def __call__(self, state: State, networks: Networks, step: int) -> None:
         cif = as_array(state[self.cif])
         caf = np.concatenate([as_array(state[name]) for name in self.caf], axis=1)
         poses_of = self.decode.batch(cif, caf, torch.get_num_threads())
-        maps = as_array(state[self.to_original])
+        maps = as_array(state["to_original"])
         settings = self.category, self.maximum, self.least_score
         _add(state, self.output, [
             people_records(poses, matrix, int(number), *settings)
-            for poses, matrix, number in zip(poses_of, maps, state[self.image_id], strict=True)
+            for poses, matrix, number in zip(poses_of, maps, state["image_id"], strict=True)
         ])  # fmt: skip
 
 
 class FindObjects(Injector):
-    """Adds the objects in each image, as records of `records.object_records`.
+    """Adds the objects in each image, as records of `cifdet.object_records`.
 
     `<output>_count` float32 (N,) is the number of objects, `<output>_score` float32 (N,) the best score or 0.
 
@@ -89,8 +84,6 @@ class FindObjects(Injector):
         decoder: arguments of `models.pose.decode.cifdet.CifDetDecoder`.
         maximum: maximum number of objects per image; COCO counts 100.
         least_score: minimum score of returned objects.
-        image_id: name of the ids.
-        to_original: name of the maps from the network's pixels to the file's, float32 (N, 2, 3).
     """
 
     from_data: ClassVar[tuple[str, ...]] = ("stride", "categories")
@@ -104,18 +97,16 @@ class FindObjects(Injector):
         decoder: dict[str, Any] | None = None,
         maximum: int = 100,
         least_score: float = 0.0,
-        image_id: str = "image_id",
-        to_original: str = "to_original",
     ) -> None:
         self.cifdet, self.maximum, self.least_score = cifdet, maximum, least_score
         self.ids = tuple(categories_from(categories))
-        self.image_id, self.to_original, self.output = image_id, to_original, output
+        self.output = output
         self.decode = checked_call(CifDetDecoder, decoder or {}, "decoder", stride=need("stride", stride))
-        self.reads = (cifdet, image_id, to_original)
+        self.reads = (cifdet, "image_id", "to_original")
         self.adds = (output, f"{output}_count", f"{output}_score")
 
     def __call__(self, state: State, networks: Networks, step: int) -> None:
-        maps = as_array(state[self.to_original])
+        maps = as_array(state["to_original"])
         fields = as_array(state[self.cifdet])
         if self.ids and fields.shape[1] != len(self.ids):
             raise UserError(f"{self.cifdet} has {fields.shape[1]} fields, but there are {len(self.ids)} categories")
@@ -123,7 +114,7 @@ class FindObjects(Injector):
         settings = self.ids, self.maximum, self.least_score
         _add(state, self.output, [
             object_records(boxes, matrix, int(number), *settings)
-            for boxes, matrix, number in zip(boxes_of, maps, state[self.image_id], strict=True)
+            for boxes, matrix, number in zip(boxes_of, maps, state["image_id"], strict=True)
         ])  # fmt: skip
 
 

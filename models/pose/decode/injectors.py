@@ -14,7 +14,7 @@ from figura.data.formats.skeletons import ConnectionSet, Skeleton
 from figura.interfaces import Injector, Networks, State
 from figura.prediction.inputs import Photo
 from figura.recipe.schema import Section
-from models.pose.argument_types import Count, Deviations, Kind, Share, categories_from, skeleton_of
+from models.pose.argument_types import Count, Deviations, Kind, categories_from, skeleton_of
 from models.pose.decode.field_images import (
     confidence_picture,
     picture_of,
@@ -26,6 +26,10 @@ from models.pose.decode.field_images import (
 from models.pose.decode.overlays import OverlayStyle, named, overlay
 from models.pose.heads import LAYOUTS
 from models.pose.scenes import IMAGENET_MEAN, IMAGENET_STD
+
+ZOOM = 2
+THRESHOLD = 0.3
+"""Minimum confidence whose vector is drawn in pictures of fields."""
 
 
 class HeadFields(Section):
@@ -48,14 +52,11 @@ class FieldPictures(Injector):
         image: name of the normalised images (N, 3, H, W).
         heads: name of the decoded predictions of a head -> which of its fields, `{}` for a selection (`HeadFields`);
             its targets are named `<head>_target`.
-        output: name of the pictures, a list of N: None, or float32 (3, rows zoom H, 4 zoom W) in [-1, 1].
+        output: name of the pictures, a list of N: None, or float32 (3, 2 rows H, 8 W) in [-1, 1].
         stride: of the fields, pixels.
         skeleton: as for the dataset; default COCO's.
         categories: as for the dataset, a list of `{id, name}`.
-        zoom: enlargement.
-        threshold: minimum confidence whose vector is drawn.
         count: draw at most this many examples of each dataset, evenly spaced.
-        image_ids: draw these images instead.
         mean: of the images' normalisation, in [0, 1].
         std: of the same.
     """
@@ -70,16 +71,12 @@ class FieldPictures(Injector):
         stride: int | None = None,
         skeleton: dict[str, Any] | None = None,
         categories: list[dict[str, Any]] | None = None,
-        zoom: Count = 2,
-        threshold: Share = 0.3,
         count: Count = 5,
-        image_ids: tuple[int, ...] = (),
         mean: tuple[float, float, float] = IMAGENET_MEAN,
         std: Deviations = IMAGENET_STD,
     ) -> None:
         self.image, self.output, self.stride = image, output, need("stride", stride)
-        self.zoom, self.threshold, self.count, self.image_ids = zoom, threshold, count, image_ids
-        self.mean, self.std = mean, std
+        self.count, self.mean, self.std = count, mean, std
         body = skeleton_of(skeleton)
         objects = categories_from(categories)
         self.shown = [
@@ -88,18 +85,14 @@ class FieldPictures(Injector):
             for kind, field, title in _chosen(head, chosen, body, objects)
         ]
         targets = (f"{head}_target" for head in heads)
-        self.reads = (image, *heads, *targets, "index", "images", "image_id")
+        self.reads = (image, *heads, *targets, "index", "images")
         self.adds = (output, f"{output}_drawn")
 
     def __call__(self, state: State, networks: Networks, step: int) -> None:
         drawn = torch.zeros(len(state[self.image]))
         pictures: list[torch.Tensor | None] = [None] * len(drawn)
-        numbers = (state[name].tolist() for name in ("index", "images", "image_id"))
-        places = [
-            place
-            for place, (index, length, number) in enumerate(zip(*numbers, strict=True))
-            if number in self.image_ids or (not self.image_ids and index in evenly_spaced(length, self.count))
-        ]
+        numbers = zip(state["index"].tolist(), state["images"].tolist(), strict=True)
+        places = [place for place, (index, length) in enumerate(numbers) if index in evenly_spaced(length, self.count)]
         drawn[places] = 1
         for place, picture in zip(places, self._drawn(state, places), strict=True):
             pictures[place] = _as_image(picture)
@@ -121,8 +114,8 @@ class FieldPictures(Injector):
     def _row(self, image: Any, kind: Kind, values: Sequence[Any], title: str) -> NDArray[np.uint8]:
         picture = picture_of(image, self.mean, self.std)
         both = target_field(kind, values[0]), predicted_field(kind, values[1])
-        shown = [confidence_picture(picture, field, self.stride, self.zoom) for field in both]
-        shown += [vectors_picture(picture, field, self.stride, self.zoom, self.threshold) for field in both]
+        shown = [confidence_picture(picture, field, self.stride, ZOOM) for field in both]
+        shown += [vectors_picture(picture, field, self.stride, ZOOM, THRESHOLD) for field in both]
         for cell, what in zip(shown, ("target", "prediction", "target", "prediction"), strict=True):
             write_title(cell, f"{title}: {what}")
         return np.concatenate(shown, axis=1)
@@ -193,7 +186,6 @@ class Overlays(_Drawing):
         categories: as in the dataset, a list of `{id, name}`; labels of other objects have only a score.
         skeleton: as for the dataset; default COCO's.
         style: entries of `models.pose.decode.overlays.OverlayStyle`.
-        to_original: name of the maps from the picture's pixels to the file's, float32 (N, 2, 3).
         mean: of the images' normalisation, in [0, 1].
         std: of the same.
     """
@@ -208,18 +200,17 @@ class Overlays(_Drawing):
         categories: list[dict[str, Any]] | None = None,
         skeleton: dict[str, Any] | None = None,
         style: OverlayStyle | None = None,
-        to_original: str = "to_original",
         mean: tuple[float, float, float] = IMAGENET_MEAN,
         std: Deviations = IMAGENET_STD,
     ) -> None:
         super().__init__(people, objects, categories, skeleton, style)
         self.image, self.truth, self.output = image, truth, output
-        self.to_original, self.mean, self.std = to_original, mean, std
+        self.mean, self.std = mean, std
         records = tuple(name for name in (people, objects, truth) if name is not None)
-        self.reads, self.adds = (image, *records, to_original), (output,)
+        self.reads, self.adds = (image, *records, "to_original"), (output,)
 
     def __call__(self, state: State, networks: Networks, step: int) -> None:
-        images, maps = (as_array(state[name]) for name in (self.image, self.to_original))
+        images, maps = (as_array(state[name]) for name in (self.image, "to_original"))
         people, objects = self.found(state, len(images))
         truth = [()] * len(images) if self.truth is None else state[self.truth]
         pictures = []
