@@ -18,7 +18,7 @@ from pydantic import Field
 from figura.dump import Dump
 from figura.report.interfaces import Bootstrap, Estimate, NotApplicableError, Score
 from models.pose.argument_types import Distances, skeleton_of
-from models.pose.coco_evaluation import Evaluation, Ranges
+from models.pose.coco_evaluation import Evaluation, Ranges, Record
 from models.pose.dump_evaluation import estimates, evaluate
 
 NO_JOINTS = "no annotated person has a labelled keypoint"
@@ -181,6 +181,23 @@ class BoxAP(Score):
         return {**estimates(evaluation, bootstrap), "objects": judged, "images": len(evaluation.image_ids)}
 
 
+def joint_distances(
+    truth: Sequence[Record], people: Sequence[Record | None]
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.float64]]:
+    """Compare annotated people with those found for them: three arrays (n, K).
+
+    They are: which joints are labelled, which of these the found person has (confidence above 0), and the distances of
+    the joints as fractions of the height of the annotated box. Nobody found (None) has no joints.
+    """
+    joints = np.array([one["keypoints"] for one in truth], dtype=np.float64).reshape(len(truth), -1, 3)
+    nobody = [0.0] * joints[0].size
+    found = np.array([nobody if one is None else one["keypoints"] for one in people]).reshape(joints.shape)
+    labelled = joints[..., 2] > 0
+    heights = np.array([one["bbox"][3] for one in truth], dtype=np.float64)
+    away = np.linalg.norm(found[..., :2] - joints[..., :2], axis=2) / heights[:, None]
+    return labelled, labelled & (found[..., 2] > 0), away
+
+
 @dataclass(eq=False)
 class KeypointErrors(OfPeople, Score):
     """Distances of joints, as fractions of the height of the person's annotated box.
@@ -204,36 +221,29 @@ class KeypointErrors(OfPeople, Score):
         images, within = evaluation.matches(), {f"PCK_{100 * share:g}": share for share in self.within}
         if not any(len(one.truth) for one in images):
             raise NotApplicableError(NO_JOINTS)
-        shape = (len(images), len(self.body.keypoints))
-        persons, matched = np.zeros(shape[0]), np.zeros(shape[0])
-        labelled, measured, distance = np.zeros(shape), np.zeros(shape), np.zeros(shape)
-        near = {name: np.zeros(shape) for name in within}
-        for image, matches in enumerate(images):
-            persons[image], matched[image] = len(matches.truth), (matches.results >= 0).sum()
-            for truth, result in zip(matches.truth, matches.results, strict=True):
-                person = evaluation.truth[truth]
-                joints = np.reshape(person["keypoints"], (-1, 3))
-                labelled[image] += joints[:, 2] > 0
-                if result < 0:
-                    continue
-                guess = np.reshape(evaluation.results[result]["keypoints"], (-1, 3))
-                both = (joints[:, 2] > 0) & (guess[:, 2] > 0)
-                away = np.linalg.norm(guess[:, :2] - joints[:, :2], axis=1) / person["bbox"][3]
-                measured[image] += both
-                distance[image] += np.where(both, away, 0.0)
-                for name, share in within.items():
-                    near[name][image] += both & (away <= share)
+        truth, results = (np.concatenate([getattr(one, name) for one in images]) for name in ("truth", "results"))
+        found = results >= 0
+        people = [evaluation.results[place] if place >= 0 else None for place in results]
+        labelled, both, away = joint_distances([evaluation.truth[place] for place in truth], people)
+        image = np.repeat(np.arange(len(images)), [len(one.truth) for one in images])
+
+        def summed(values: NDArray[Any]) -> NDArray[np.float64]:
+            """Sum (people, joints) over each image."""
+            total = np.zeros((len(images), *values.shape[1:]))
+            np.add.at(total, image, values)
+            return total
+
         ratios = {
-            "recall": (matched[:, None], persons[:, None]),
-            "distance": (distance, measured),
-            **{name: (hits, labelled) for name, hits in near.items()},
+            "recall": (summed(found[:, None]), summed(np.ones((len(found), 1)))),
+            "distance": (summed(np.where(both, away, 0.0)), summed(both)),
+            **{name: (summed(both & (away <= share)), summed(labelled)) for name, share in within.items()},
         }
         metrics: dict[str, Estimate | float | int] = {}
         for name, (above, below) in ratios.items():
             if below.any():
                 estimate = bootstrap.ratio if name == "distance" else bootstrap.share
                 metrics[name] = estimate(above.sum(axis=1), below.sum(axis=1))
-        metrics |= {"persons": int(persons.sum()), "found": int(matched.sum())}
+        metrics |= {"persons": len(found), "found": int(found.sum())}
         for joint, keypoint in enumerate(self.body.keypoints):
             own = {name: (a[:, joint].sum(), b[:, joint].sum()) for name, (a, b) in ratios.items() if name != "recall"}
             if counted := {name: float(a / b) for name, (a, b) in own.items() if b}:

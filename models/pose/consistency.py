@@ -18,6 +18,7 @@ from figura.report.sheets import pixels_of, side_by_side
 from models.pose.argument_types import Count, Distances, skeleton_of
 from models.pose.coco_evaluation import Evaluation, Record
 from models.pose.coco_matching import similarities
+from models.pose.coco_scores import joint_distances
 from models.pose.decode.overlays import OverlayStyle, overlay
 from models.pose.dump_evaluation import PEOPLE, estimates, record_fault
 
@@ -88,27 +89,20 @@ class PoseConsistency(Score):
         evaluation = Evaluation([asked[number] for number in ids], people, ids, sigmas)
         best = best_people(people, self.least_score)
         oks = np.array([similarity(best.get(number), asked[number], sigmas) for number in ids])
-        near, labelled = (
-            np.array(part)
-            for part in zip(*(self._near(best.get(number), asked[number]) for number in ids), strict=True)
-        )  # (n, distances, K) and (n, K)
+        labelled, both, away = joint_distances([asked[number] for number in ids], [best.get(number) for number in ids])
         some = np.array([number in best for number in ids], dtype=np.float64)
         owners = self._owners(rows, ids)
         metrics: dict[str, Any] = {"AP": estimates(evaluation, bootstrap)["AP"]}
         metrics["oks"] = bootstrap.estimate(oks, groups=owners)
-        names = [f"PCK_{100 * share:g}" for share in self.within]
-        for place, name in enumerate(names):
-            above, below = (
-                np.bincount(owners, one.sum(axis=1)).astype(np.float64) for one in (near[:, place], labelled)
-            )
+        near = {f"PCK_{100 * share:g}": both & (away <= share) for share in self.within}
+        for name, hits in near.items():
+            above, below = (np.bincount(owners, one.sum(axis=1)).astype(np.float64) for one in (hits, labelled))
             metrics[name] = bootstrap.share(above, below)
         found, pictures = (np.bincount(owners, one).astype(np.float64) for one in (some, np.ones(len(ids))))
         metrics |= {"found": bootstrap.share(found, pictures), "pictures": len(ids)}
         for joint, keypoint in enumerate(self.body.keypoints):
             if total := labelled[:, joint].sum():
-                metrics[keypoint] = {
-                    name: float(near[:, place, joint].sum() / total) for place, name in enumerate(names)
-                }
+                metrics[keypoint] = {name: float(hits[:, joint].sum() / total) for name, hits in near.items()}
         return metrics
 
     def _owners(self, rows: Dump, ids: Sequence[int]) -> NDArray[np.intp]:
@@ -131,17 +125,6 @@ class PoseConsistency(Score):
                 if person is not None:
                     asked[image] = as_asked(person, self.least_confidence) | {"image_id": image}
         return {number: pose for number, pose in asked.items() if pose["num_keypoints"]}
-
-    def _near(self, person: Record | None, asked: Record) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-        """Return which joints are within each distance (distances, K), and which are in the target (K,)."""
-        joints = _joints(asked)
-        labelled = joints[:, 2] > 0
-        if person is None:
-            return np.zeros((len(self.within), len(labelled)), dtype=bool), labelled
-        read = _joints(person)
-        away = np.linalg.norm(read[:, :2] - joints[:, :2], axis=1) / asked["bbox"][3]
-        both = labelled & (read[:, 2] > 0)
-        return np.stack([both & (away <= share) for share in self.within]), labelled
 
 
 @dataclass(eq=False)
