@@ -291,27 +291,64 @@ class TestOptions:
                 decode(*wrong)
 
 
-def as_bytes(poses):
-    return poses.keypoints.tobytes() + poses.scores.tobytes()
+def as_bytes(found):
+    return b"".join(values.tobytes() for values in vars(found).values())
 
 
-class TestSame:
-    def test_again_and_in_batches(self):
-        images = [disturbed(*fields(*crowd(seed), size=(129, 161)), seed=seed) for seed in range(4)]
-        cif, caf = (np.stack(those) for those in zip(*images, strict=True))
-        for complete in (False, True):
-            decode = CifCafDecoder(stride=8, force_complete=complete)
-            fresh = [as_bytes(CifCafDecoder(stride=8, force_complete=complete)(*image)) for image in images]
-            assert [as_bytes(decode(*image)) for image in images] == fresh
-            for workers in (1, 2):
-                assert [as_bytes(poses) for poses in decode.batch(cif, caf, workers)] == fresh
+def scenes_of_boxes(seed):
+    generator = np.random.default_rng(seed)
+    return (fields_of_boxes(*[(*generator.uniform(0, 60, 2), 40, 30, c % 2) for c in range(4)]),)
 
-    def test_views_and_read_only_fields(self):
-        cif, caf = fields(standing())
-        expected = as_bytes(CifCafDecoder(stride=8)(cif, caf))
-        wide = np.stack([cif, cif], axis=-1).astype(np.float64)[..., 0]
-        caf.setflags(write=False)
-        assert as_bytes(CifCafDecoder(stride=8)(wide, caf)) == expected
+
+def scenes_of_people(seed):
+    return disturbed(*fields(*crowd(seed), size=(129, 161)), seed=seed)
+
+
+DECODERS = [
+    (CifCafDecoder, {}, scenes_of_people),
+    (CifCafDecoder, {"force_complete": True}, scenes_of_people),
+    (CifDetDecoder, {}, scenes_of_boxes),
+]
+
+
+@pytest.mark.parametrize(("kind", "options", "scenes"), DECODERS)
+def test_same_again_and_in_batches(kind, options, scenes):
+    images, decode = [scenes(seed) for seed in range(4)], kind(stride=8, **options)
+    fresh = [as_bytes(kind(stride=8, **options)(*image)) for image in images]
+    assert [as_bytes(decode(*image)) for image in images] == fresh
+    for workers in (1, 2):
+        stacked = (np.stack(those) for those in zip(*images, strict=True))
+        assert [as_bytes(one) for one in decode.batch(*stacked, workers)] == fresh
+
+
+def test_views_and_read_only_fields():
+    cif, caf = fields(standing())
+    expected = as_bytes(CifCafDecoder(stride=8)(cif, caf))
+    wide = np.stack([cif, cif], axis=-1).astype(np.float64)[..., 0]
+    caf.setflags(write=False)
+    assert as_bytes(CifCafDecoder(stride=8)(wide, caf)) == expected
+
+
+@pytest.mark.parametrize(("kind", "options", "scenes"), DECODERS)
+def test_random_numbers(kind, options, scenes):
+    generator, decode = np.random.default_rng(7), kind(stride=8, **options)
+    shapes = [(17, 5), (19, 8)] if kind is CifCafDecoder else [(20, 6)]
+    for magnitude in (1.0, 20.0, 1e4, 1e20):
+        given = [generator.normal(0, magnitude, (*shape, 13, 17)).astype(np.float32) for shape in shapes]
+        for field in given:
+            field[:, 1] = generator.random(field[:, 1].shape)
+            strange = generator.random(field.shape)
+            field[strange < 0.03] = np.nan
+            field[strange > 0.97] = generator.choice([np.inf, -np.inf, 1e9, -1e9])
+        found = decode(*given)
+        assert all(np.isfinite(values).all() for values in vars(found).values())
+        if kind is CifDetDecoder:
+            assert len(found) <= 120
+            assert (found.boxes[:, 2:] >= 0).all()
+            assert ((found.scores > 0.15) & (found.scores <= 1)).all()
+        else:
+            least = 1e-12 if options else 0
+            assert ((found.keypoints[:, :, 2] >= least) & (found.keypoints[:, :, 2] <= 1)).all()
 
 
 BAD = [(1, np.nan), (1, np.inf), (1, -np.inf)]
@@ -326,6 +363,8 @@ class TestStrangeFields:
             found = CifCafDecoder(stride=16, force_complete=complete)(cif, caf)
             assert (found.keypoints.shape, found.scores.shape) == ((0, 17, 4), (0,))
             assert (found.keypoints.dtype, found.scores.dtype) == (np.float32, np.float32)
+        found = CifDetDecoder(stride=8)(np.zeros((91, 6, 9, 9), dtype=np.float32))
+        assert (found.boxes.shape, found.scores.shape, found.categories.shape) == ((0, 4), (0,), (0,))
 
     def test_bad_cells_of_joints_are_ignored(self):
         decode, (cif, caf) = CifCafDecoder(stride=8, instance_threshold=0.0), fields(standing())
@@ -352,26 +391,6 @@ class TestStrangeFields:
             changed = caf.copy()
             changed[:, component, 23, 1] = bad
             assert as_bytes(decode(cif, changed)) == expected, (component, bad)
-
-    @pytest.mark.parametrize("complete", [False, True])
-    def test_random_numbers(self, complete):
-        generator = np.random.default_rng(7)
-        decode = CifCafDecoder(stride=8, force_complete=complete)
-        for magnitude in (1.0, 30.0, 1e4, 1e20):
-            cif, caf = (
-                (generator.normal(0, magnitude, (n, c, 13, 17))).astype(np.float32) for n, c in ((17, 5), (19, 8))
-            )
-            for field in (cif, caf):
-                field[:, 1] = generator.random(field[:, 1].shape)
-                strange = generator.random(field.shape)
-                field[strange < 0.03] = np.nan
-                field[strange > 0.97] = generator.choice([np.inf, -np.inf, 1e9, -1e9])
-            found = decode(cif, caf)
-            assert np.isfinite(found.keypoints).all()
-            assert np.isfinite(found.scores).all()
-            assert ((found.keypoints[:, :, 2] >= 0) & (found.keypoints[:, :, 2] <= 1)).all()
-            if complete:
-                assert (found.keypoints[:, :, 2] > 0).all()
 
 
 SMALL = (97, 129)
@@ -495,10 +514,8 @@ class TestSuppression:
     def test_by_hand(self, soft, groups, expected):
         steps = np.array([(0.5, 0.3), (0.7, 0.1)] if soft else [(0.5, 0.1)])
         assert suppressions(self.BOXES, np.array(groups), steps, soft).tolist() == expected
-
-    def test_boxes_without_area(self):
-        boxes = np.array([(3.0, 3, 0, 0), (3, 3, 0, 0), (0, 0, 9, 9)])
-        assert suppressions(boxes, np.zeros(3, dtype=np.int64), np.array([(0.5, 0.1)]), False).tolist() == [1, 1, 1]
+        flat = self.BOXES * (1, 1, 0, 0)
+        assert suppressions(flat, np.zeros(4, dtype=np.int64), steps, soft).tolist() == [1] * 4
 
     def test_scores_and_thresholds(self):
         # two centres 9 pixels apart: too far for the occupancy, an IoU of 0.64 for the suppression
@@ -510,38 +527,6 @@ class TestSuppression:
             assert together.scores == pytest.approx(apart.scores * (1, factor), rel=1e-5)
         assert len(CifDetDecoder(stride=8, per_category=False)(cifdet)) == 1
         assert len(CifDetDecoder(stride=8, maximum=1)(cifdet)) == 1
-
-
-def bytes_of_boxes(boxes):
-    return boxes.boxes.tobytes() + boxes.scores.tobytes() + boxes.categories.tobytes()
-
-
-class TestAnyFieldsOfBoxes:
-    def test_nothing(self):
-        found = CifDetDecoder(stride=8)(np.zeros((91, 6, 9, 9), dtype=np.float32))
-        assert (found.boxes.shape, found.scores.shape, found.categories.shape) == ((0, 4), (0,), (0,))
-
-    def test_same_again_and_in_batches(self):
-        generator = np.random.default_rng(5)
-        those = [fields_of_boxes(*[(*generator.uniform(0, 60, 2), 40, 30, c % 2) for c in range(4)]) for _ in range(5)]
-        fresh = [bytes_of_boxes(CifDetDecoder(stride=8)(one)) for one in those]
-        decode = CifDetDecoder(stride=8)
-        for workers in (1, 2):
-            assert [bytes_of_boxes(one) for one in decode.batch(np.stack(those), workers)] == fresh
-
-    def test_random_numbers(self):
-        generator = np.random.default_rng(7)
-        for magnitude in (1.0, 20.0, 1e4, 1e20):
-            cifdet = generator.normal(0, magnitude, (20, 6, 13, 17)).astype(np.float32)
-            cifdet[:, 1] = generator.random(cifdet[:, 1].shape)
-            strange = generator.random(cifdet.shape)
-            cifdet[strange < 0.03] = np.nan
-            cifdet[strange > 0.97] = generator.choice([np.inf, -np.inf, 1e9, -1e9])
-            found = CifDetDecoder(stride=8)(cifdet)
-            assert len(found) <= 120
-            assert np.isfinite(found.boxes).all()
-            assert (found.boxes[:, 2:] >= 0).all()
-            assert ((found.scores > 0.15) & (found.scores <= 1)).all()
 
 
 STRIDE, IMAGE = 8, 77
@@ -586,9 +571,14 @@ def test_people_in_pixels_of_the_file():
         assert joints[:, 2].min() > 0.7, place
     assert state["people_count"].tolist() == [2.0]
     assert state["people_score"].tolist() == pytest.approx([first["score"]], abs=1e-6)
+    for options, count in (({"maximum": 1}, 1), ({"least_score": 0.99}, 0)):
+        state = state_of(annotated(2))
+        FindPeople("cif", "caf", "people", STRIDE, **options)(state, NOWHERE, 0)
+        assert len(state["people"][0]) == count
+    assert state["people_score"].tolist() == [0.0]
 
 
-def test_the_box_holds_joints_and_their_scales():
+def test_the_box_holds_joints_and_their_scales_and_missing_joints_are_zeros():
     state = state_of(annotated())
     FindPeople("cif", "caf", "people", STRIDE)(state, NOWHERE, 0)
     (person,) = state["people"][0]
@@ -596,9 +586,6 @@ def test_the_box_holds_joints_and_their_scales():
     places = POSE * 2 - (20, 40)
     low, high = (places - scales[:, None]).min(axis=0), (places + scales[:, None]).max(axis=0)
     np.testing.assert_allclose(person["bbox"], [*low, *(high - low)], atol=0.05)
-
-
-def test_a_joint_that_was_not_found_is_zeros():
     annotations = annotated()
     annotations.keypoints[0, [7, 9], 2] = 0  # left elbow and wrist
     state = state_of(annotations)
@@ -606,14 +593,6 @@ def test_a_joint_that_was_not_found_is_zeros():
     joints = np.reshape(state["people"][0][0]["keypoints"], (17, 3))
     assert (joints[[7, 9]] == 0).all()
     assert (joints[8] != 0).all()
-
-
-def test_at_most_so_many_and_no_less_than_so_good():
-    for options in ({"maximum": 1}, {"least_score": 0.99}):
-        state = state_of(annotated(2))
-        FindPeople("cif", "caf", "people", STRIDE, **options)(state, NOWHERE, 0)
-        assert len(state["people"][0]) == (1 if "maximum" in options else 0)
-    assert state["people_score"].tolist() == [0.0]
 
 
 def test_objects_in_pixels_of_the_file():
@@ -626,9 +605,6 @@ def test_objects_in_pixels_of_the_file():
         assert found[category]["image_id"] == IMAGE
         assert 0.5 < found[category]["score"] < 0.9
     assert state["objects_count"].tolist() == [2.0]
-
-
-def test_records_carry_the_ids_of_the_data():
     things = [{"id": 18, "name": "dog"}, {"id": 90, "name": "toothbrush"}]
     state = state_of(annotated(2))
     FindObjects("cifdet", "objects", STRIDE, categories=things)(state, NOWHERE, 0)

@@ -27,11 +27,6 @@ from models.pose.import_openpifpaf import plan
 from models.pose.pose_network import BACKBONES, PoseNetwork
 
 COCO_HEADS = {"cif": {"fields": 17}, "caf": {"fields": 19}}
-TOTALS = {  # parameters with the heads of cocokp
-    "shufflenetv2k16": 10_125_960, "shufflenetv2k20": 24_190_388, "shufflenetv2k30": 29_977_268,
-    "shufflenetv2k44": 39_112_372, "shufflenetv2kx5": 43_112_420, "resnet18": 11_662_836, "resnet50": 25_450_484,
-    "resnet101": 44_442_612, "resnet152": 60_086_260,
-}  # fmt: skip
 
 
 def numbered(backbone, heads=("cif", "caf")):
@@ -55,8 +50,6 @@ def network(backbone, heads=None):
 @pytest.mark.parametrize("backbone", [name for name in BACKBONES if name != "timm"])
 def test_every_backbone(backbone):
     state = numbered(backbone)
-    trained = sum(tensor.numel() for name, tensor in state.items() if not name.endswith(STATISTICS))
-    assert trained == TOTALS.get(backbone, trained)
     built = network(backbone)
     found = fitting(state, built, "cif,caf")
     named = {name.replace("nets.0.", "nets.cif.").replace("nets.1.", "nets.caf."): t for name, t in state.items()}

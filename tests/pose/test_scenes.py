@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-from pathlib import Path
 
 import cv2
 import drawn_scenes
@@ -50,11 +49,8 @@ def test_size_and_way_back(tmp_path):
     assert corner == pytest.approx([0, 0], abs=1e-4)
     assert example["to_original"] @ [4 + 40, 4 + 23, 1] == pytest.approx([100, 59], abs=1e-4)
     assert (example["image_id"], example["index"], example["name"]) == (3, 2, "a")
-
-
-def test_a_photo_as_it_is(tmp_path):
     pixels = noise(33, 49)
-    (example,) = Photos(side=0, multiple=16).examples(photo_of(tmp_path / "a.png", pixels))
+    (example,) = Photos(side=0, multiple=16).examples(photo_of(tmp_path / "b.png", pixels))  # as it is
     expected = (pixels / 255 - (0.485, 0.456, 0.406)) / (0.229, 0.224, 0.225)
     assert np.abs(example["image"] - expected.transpose(2, 0, 1)).max() < 1e-5
 
@@ -73,21 +69,6 @@ def test_overlays_have_the_size_of_each_photo(tmp_path):
     assert changed[12:60, 25:73].any()
     changed[:100, :140] = False  # joints to (73, 60), a label at the box
     assert not changed.any()
-
-
-def test_upright_by_its_exif_tag(tmp_path):
-    stored = np.zeros((16, 32, 3), np.uint8)
-    stored[:, :16] = 255
-    encoded = cv2.imencode(".jpg", stored)[1].tobytes()
-    # APP1 with one tag: orientation 6, to be turned clockwise by 90 degrees
-    exif = b"Exif\0\0MM\0*\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0\x06\0\0\0\0\0\0"
-    Path(tmp_path / "a.jpg").write_bytes(
-        encoded[:2] + b"\xff\xe1" + (len(exif) + 2).to_bytes(2, "big") + exif + encoded[2:]
-    )
-    pixels = Photo(tmp_path / "a.jpg", "a", 1).pixels()
-    assert pixels.shape == (32, 16, 3)
-    assert pixels[:12].min() > 200
-    assert pixels[20:].max() < 50
 
 
 HEIGHT, WIDTH, SIDE = 60, 80, 81
@@ -209,9 +190,8 @@ def test_flip_swaps_sides(make):
     people = dataset.view(1, np.random.default_rng(0)).people
     assert people.keypoints[0, 9, 2] == 0
     np.testing.assert_allclose(people.keypoints[0, 10], [(79 - 40) * 80 / 79, 30 + 10, 1], atol=1e-4)
-    make(heads=DETECTION, augmentation=augmentation(horizontal_flip={"chance": 1.0})).example(
-        0, np.random.default_rng(0)
-    )
+    mirrored = make(heads=DETECTION, augmentation=augmentation(horizontal_flip={"chance": 1.0}))
+    mirrored.example(0, np.random.default_rng(0))
 
 
 def test_what_leaves_the_picture_is_dropped_or_ignored(make):
