@@ -1,137 +1,20 @@
-"""Scenes of real pictures against the annotation file read and placed here, and back to people by the decoder."""
+"""Scenes of real pictures, from annotations to targets, and back to people by the decoder."""
 
-import json
-
-import cv2
 import numpy as np
 import pytest
 import torch
 from decoder_by_hand import fields_of
-from real_people import REAL, needs_real
+from real_people import needs_real
 
 from figura.data.formats.skeletons import COCO
 from figura.interfaces import Networks, State
 from models.pose.coco_evaluation import Evaluation
 from models.pose.decode.decoding import FindPeople
-from models.pose.scenes import IMAGENET_MEAN, IMAGENET_STD, Scenes
+from models.pose.scenes import Scenes
 
 pytestmark = needs_real
 
-SIDE, STRIDE, CELLS = 321, 8, 41
-NEAR = 32  # pixels: hidden joints so near a visible one of the same type are left out
-FEW = 4
-HEADS = {
-    "cif": {"kind": "cif", "stride": STRIDE, "suppress_hidden": float(NEAR)},
-    "caf": {"kind": "caf", "stride": STRIDE, "suppress_hidden": float(NEAR)},
-    "cifdet": {"kind": "cifdet", "categories": 1, "stride": STRIDE},
-}
-
-
-@pytest.fixture(scope="module")
-def raw():
-    """The annotation file: image id -> its record and its annotations by id."""
-    content = json.loads((REAL / "annotations.json").read_text())
-    records = {image["id"]: (image, []) for image in content["images"]}
-    for one in sorted(content["annotations"], key=lambda one: one["id"]):
-        records[one["image_id"]][1].append(one)
-    return records
-
-
-@pytest.fixture(scope="module")
-def scenes(real_people, raw):
-    """Each image with few people and a labelled joint: its record, its annotations in cells, and its example."""
-    records = raw
-    people = {number: [one for one in found if not one["iscrowd"]] for number, (_, found) in records.items()}
-    labelled = {number for number, some in people.items() if any(any(one["keypoints"][2::3]) for one in some)}
-    found, seen = [], []
-    for split in ("train", "validation", "test"):
-        dataset = Scenes(root=str(real_people), split=split, side=SIDE, heads=HEADS)
-        numbers = dataset.table.image_ids[dataset.rows].tolist()
-        seen += numbers
-        for place, number in enumerate(numbers):
-            if len(people[number]) <= FEW:
-                image, annotations = records[number]
-                found.append((image, placed(image, annotations), dataset.example(place, np.random.default_rng(0))))
-                assert found[-1][2]["image_id"] == number
-    assert sorted(seen) == sorted(labelled)
-    return found
-
-
-def placed(image, annotations):
-    """Annotations in cells: the longer side becomes SIDE pixels, the picture is centred."""
-    old = np.array([image["width"], image["height"]])
-    new = (old * SIDE / old.max()).astype(int)
-    factor, offset = (new - 1) / (old - 1), (SIDE - new) // 2
-    result = []
-    for one in annotations:
-        joints = np.array(one["keypoints"], float).reshape(17, 3)
-        joints[:, :2] = joints[:, :2] * factor + offset
-        x, y, width, height = one["bbox"]
-        box = np.array([[x, y] * factor + offset, [width, height] * factor])
-        result.append({"joints": joints, "box": box / STRIDE, "crowd": bool(one["iscrowd"])})
-    people = [one for one in result if not one["crowd"]]
-    seen = [one["joints"].copy() for one in people]
-    for one in people:  # a hidden joint beside a visible one of the same type is left out
-        for k, (x, y, v) in enumerate(one["joints"]):
-            if v == 1 and any(j[k, 2] == 2 and np.abs(j[k, :2] - (x, y)).max() <= NEAR for j in seen):
-                one["joints"][k, 2] = 0
-    for one, before in zip(people, seen, strict=True):
-        one["labelled"] = before[:, 2].any()
-    for one in result:
-        one["joints"][:, :2] /= STRIDE
-    return result
-
-
-def nearest(point):
-    """Column and row of the nearest cell, or None where it is beyond the picture."""
-    cell = np.round(point).astype(int)
-    return cell if ((cell >= 0) & (cell < CELLS)).all() else None
-
-
-def test_confidence_is_1_at_the_cell_nearest_to_each_joint_and_its_vector_leads_to_a_joint(scenes):
-    count = 0
-    for _, annotations, example in scenes:
-        people = [one for one in annotations if not one["crowd"]]
-        for k in range(17):
-            field = example["cif_target"][k]
-            points = np.array([one["joints"][k, :2] for one in people if one["joints"][k, 2]]).reshape(-1, 2)
-            for point in points:
-                if (cell := nearest(point)) is None:
-                    continue
-                count += 1
-                x, y = cell
-                assert field[0, y, x] == 1
-                owner = points[np.linalg.norm(points - cell, axis=1).argmin()]
-                np.testing.assert_allclose(cell + field[1:3, y, x], owner, atol=1e-4)
-                assert field[3, y, x] == pytest.approx(0.1 / STRIDE)
-            full = np.argwhere(field[0] == 1)[:, ::-1]
-            assert len(full) <= 16 * len(points)
-            for cell in full:  # 4 x 4 cells around a joint
-                assert np.abs(points - cell).max(axis=1).min() <= 2 + 1e-4
-    assert count > 500
-
-
-def test_crowds_and_people_without_joints_are_no_background(scenes):
-    count = 0
-    for _, annotations, example in scenes:
-        for one in annotations:
-            if one["crowd"] or not one["labelled"]:
-                x, y = nearest(one["box"][0] + one["box"][1] / 2)
-                found = example["cif_target"][:, 0, y, x]
-                assert (np.isnan(found) | (found == 1)).all()
-                count += 1
-    assert count > 5
-
-
-def test_pictures_are_the_files(scenes):
-    mean, std = np.array(IMAGENET_MEAN)[:, None, None], np.array(IMAGENET_STD)[:, None, None]
-    for image, _, example in scenes:
-        x, y, width, height = np.round(example["valid_area"]).astype(int)
-        shown = ((example["image"] * std + mean) * 255)[:, y : y + height + 1, x : x + width + 1]
-        file = cv2.imread(str(REAL / "images" / image["file_name"]))[:, :, ::-1]
-        small = cv2.resize(file, (width + 1, height + 1), interpolation=cv2.INTER_AREA).transpose(2, 0, 1)
-        assert np.abs(shown - small).mean() < 12
-        np.testing.assert_allclose(shown.mean(axis=(1, 2)), file.mean(axis=(0, 1)), atol=2)
+STRIDE = 8
 
 
 def in_one_piece(person):
