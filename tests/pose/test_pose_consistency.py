@@ -7,117 +7,98 @@ from typing import Any
 import numpy as np
 import pytest
 from dumps_by_hand import sealed
+from people_by_hand import AREA, SIGMA, SKELETON, dump, oks, person, pose
 
 from figura.base.errors import UserError
-from figura.base.pictures import write_png
-from figura.data.formats.skeletons import COCO
+from figura.base.pictures import read_picture, write_png
 from figura.dump import Dump
 from figura.report.interfaces import Bootstrap, NotApplicableError
-from models.pose.consistency import PoseConsistency, PoseSheet, as_asked
+from models.pose.consistency import PoseConsistency, PoseSheet
 from models.pose.dumped_people import DumpedPeople
 from models.pose.scenes import IMAGENET_MEAN, IMAGENET_STD
 
-K = len(COCO.keypoints)
 BOOTSTRAP = Bootstrap(50, 0.95, 7)
-JOINTS = np.stack([np.linspace(10, 50, K), np.linspace(5, 60, K), np.full(K, 2.0)], axis=1)
-BOX, AREA = [10.0, 5.0, 40.0, 55.0], 1000.0
 
 
-def asked(image: int, joints: np.ndarray = JOINTS) -> dict[str, Any]:
-    flat = joints.ravel().tolist()
-    labelled = int((joints[:, 2] > 0).sum())
-    return {
-        "id": image, "image_id": image, "category_id": 1, "keypoints": flat, "num_keypoints": labelled, "bbox": BOX,
-        "area": AREA, "iscrowd": 0,
-    }  # fmt: skip
-
-
-def read(image: int, moved: tuple[float, float] = (0, 0), score: float = 0.9) -> dict[str, Any]:
-    joints = JOINTS.copy()
-    joints[:, :2] += moved
-    joints[:, 2] = 0.8
-    x, y, w, h = BOX
-    box = [x + moved[0], y + moved[1], w, h]
-    return {"image_id": image, "category_id": 1, "keypoints": joints.ravel().tolist(), "bbox": box, "score": score}
-
-
-def oks_by_hand(moved: tuple[float, float]) -> float:
-    """OKS of a person with all joints moved: mean of exp(-d^2 / (2 s^2 k^2)), k = 2 sigma, s^2 = area."""
-    k = 2 * np.asarray(COCO.sigmas, dtype=np.float64)
-    return float(np.exp(-(moved[0] ** 2 + moved[1] ** 2) / (2 * AREA * k**2)).mean())
-
-
-def dump_of(folder: Path, kinds: list[str], people: list[dict], truth: list[dict] | None) -> Dump:
+def dumped(folder: Path, kinds: list[str], people: list[dict[str, Any]], truth: list[dict[str, Any]]) -> Dump:
     """A dump of two examples in each of these kinds; image ids count through all, from 1."""
-    rows = ["mode,draw,index,dataset,kind,image_id,example,file.picture"]
-    for number in range(2 * len(kinds)):
-        kind, example = kinds[number // 2], number % 2
-        write_png(folder / f"inputs/{number}.picture.image.png", np.full((64, 64, 3), 40 * number, np.uint8))
-        rows.append(f"poses,0,{number},people,{kind},{number + 1},{10 + example},inputs/{number}.picture.image.png")
-    (folder / "examples.csv").write_text("\n".join(rows) + "\n")
-    (folder / "poses").mkdir()
-    (folder / "poses/people.json").write_text(json.dumps(people))
-    if truth is not None:
-        (folder / "inputs/truth.json").write_text(json.dumps(truth))
-    return Dump(sealed(folder))
+    columns = {"kind": np.repeat(kinds, 2).tolist(), "example": [10, 11] * len(kinds), "owner": [5] * 2 * len(kinds)}
+    images = [np.full((3, 64, 64), number / 4 - 1, np.float32) for number in range(2 * len(kinds))]
+    return dump(folder, range(1, 2 * len(kinds) + 1), truth, people, images=images, **columns)
+
+
+def score(kind: str, **more: Any) -> PoseConsistency:
+    more = more if "reference" in more else {"truth": "truth", **more}
+    return PoseConsistency("poses", kind, "people", skeleton=SKELETON, **more)
+
+
+ASKED = [person(number, 30, number=number) for number in (1, 2, 3, 4)]
 
 
 def test_figures_are_those_of_a_calculation_by_hand(tmp_path: Path) -> None:
-    # in kind "real" both exact; in "drawn" one person 4 px to the right, and none in the other picture
-    people = [read(1), read(2), read(3, (4, 0)), read(3, (30, 0), 0.2)]
-    dump = dump_of(tmp_path, ["real", "drawn"], people, [asked(number) for number in (1, 2, 3, 4)])
-    real = PoseConsistency("poses", "real", "people", truth="truth")(dump, BOOTSTRAP)
+    # in kind "real" both exact; in "drawn" one person 8 px to the right, and none in the other picture
+    people = [pose(1, 30, 0.9), pose(2, 30, 0.9), pose(3, 30, 0.9, off=8), pose(3, 60, 0.2)]
+    rows = dumped(tmp_path, ["real", "drawn"], people, ASKED)
+    real = score("real")(rows, BOOTSTRAP)
     assert real["found"]["low"] == pytest.approx(0.342380, abs=1e-6)  # Wilson's for 2 of 2: 2 / (2 + 1.96^2)
-    drawn = PoseConsistency("poses", "drawn", "people", truth="truth", within=(0.05, 0.1))(dump, BOOTSTRAP)
+    drawn = score("drawn", within=(0.05, 0.1))(rows, BOOTSTRAP)
     assert real["oks"]["value"] == real["AP"]["value"] == real["found"]["value"] == 1
-    assert drawn["oks"]["value"] == pytest.approx(oks_by_hand((4, 0)) / 2, abs=1e-9)
+    assert drawn["oks"]["value"] == pytest.approx(oks(8) / 2, abs=1e-9)
     assert (drawn["found"]["value"], drawn["pictures"]) == (0.5, 2)  # a score of 0.2 is as in noise
-    # 4 px are .073 of 55: beyond .05, within .1, in one of two pictures
+    # 8 px are .08 of 100: beyond .05, within .1, in one of two pictures
     assert (drawn["PCK_5"]["value"], drawn["PCK_10"]["value"]) == (0, 0.5)
-    assert drawn["left_wrist"] == {"PCK_5": 0, "PCK_10": 0.5}
+    assert drawn["foot"] == {"PCK_5": 0, "PCK_10": 0.5}
 
 
-def test_ap_counts_people_who_were_not_asked_for(tmp_path: Path) -> None:
-    alone = dump_of(tmp_path / "a", ["real"], [read(1), read(2)], [asked(1), asked(2)])
-    crowd = dump_of(tmp_path / "b", ["real"], [read(1), read(2), read(1, (25, 20), 0.95)], [asked(1), asked(2)])
-    score = PoseConsistency("poses", "real", "people", truth="truth")
-    assert score(alone, BOOTSTRAP)["AP"]["value"] == 1
-    assert score(crowd, BOOTSTRAP)["AP"]["value"] < 0.9
-
-
-def test_joints_that_are_not_labelled_do_not_count(tmp_path: Path) -> None:
-    half = JOINTS.copy()
-    half[::2, 2] = 0
-    wrong = read(1)
-    joints = np.reshape(wrong["keypoints"], (-1, 3))
-    joints[::2, :2] += 30
-    wrong["keypoints"] = joints.ravel().tolist()
-    dump = dump_of(tmp_path, ["real"], [wrong, read(2)], [asked(1, half), asked(2)])
-    figures = PoseConsistency("poses", "real", "people", truth="truth")(dump, BOOTSTRAP)
-    assert figures["oks"]["value"] == figures["PCK_5"]["value"] == 1
+def test_ap_counts_people_who_were_not_asked_for_and_joints_count_where_they_are_labelled(tmp_path: Path) -> None:
+    alone, other = [pose(1, 30, 0.9), pose(2, 30, 0.9)], pose(1, 60, 0.95)
+    assert score("real")(dumped(tmp_path / "a", ["real"], alone, ASKED), BOOTSTRAP)["AP"]["value"] == 1
+    found = score("real")(dumped(tmp_path / "b", ["real"], [*alone, other], ASKED), BOOTSTRAP)
+    assert found["AP"]["value"] < 0.9
+    alone[0]["keypoints"][0] += 30
+    truth = [person(1, 30, flags=(0, 2)), *ASKED[1:]]
+    found = score("real")(dumped(tmp_path / "c", ["real"], alone, truth), BOOTSTRAP)
+    assert found["oks"]["value"] == found["PCK_5"]["value"] == 1
 
 
 def test_the_reading_of_another_picture_is_the_reference(tmp_path: Path) -> None:
-    people = [read(1), read(2, score=0.05), read(3, (3, 0)), read(4)]
-    dump = dump_of(tmp_path, ["real", "drawn"], people, None)
-    figures = PoseConsistency("poses", "drawn", "people", reference="real")(dump, BOOTSTRAP)
-    k = 2 * np.asarray(COCO.sigmas, dtype=np.float64)
-    area = as_asked(read(1), 0.3)["area"]
-    assert area == BOX[2] * BOX[3] / 2
+    people = [pose(1, 30, 0.9), pose(2, 30, 0.05), pose(3, 30, 0.9, off=3), pose(4, 30, 0.9)]
+    rows = dumped(tmp_path, ["real", "drawn"], people, [])
+    figures = score("drawn", reference="real")(rows, BOOTSTRAP)
     assert figures["pictures"] == 1  # the second real picture shows nobody for sure
-    assert figures["oks"]["value"] == pytest.approx(np.exp(-9 / (2 * area * k**2)).mean(), abs=1e-9)
+    assert AREA == 50 * 100  # of the box; somebody fills half of it
+    assert figures["oks"]["value"] == pytest.approx(np.exp(-9 / (2 * AREA / 2 * (2 * SIGMA) ** 2)), abs=1e-9)
     with pytest.raises(NotApplicableError, match="no picture has a pose"):
-        PoseConsistency("poses", "drawn", "people", reference="real", least_score=0.99)(dump, BOOTSTRAP)
+        score("drawn", reference="real", least_score=0.99)(rows, BOOTSTRAP)
 
 
 def test_the_sheet_shows_a_column_for_each_kind(tmp_path: Path) -> None:
-    from figura.base.pictures import read_picture
+    rows = dumped(tmp_path / "dump", ["real", "drawn"], [pose(1, 30, 0.9), pose(3, 30, 0.9, off=4)], ASKED)
+    sheet = PoseSheet("poses", ["real", "drawn"], "overlay", "people", truth="truth", count=2, skeleton=SKELETON)
+    sheet(rows, tmp_path / "sheet.png")
+    picture = read_picture(tmp_path / "sheet.png")
+    assert picture.shape[1] == 2 * (192 + 2)
+    assert picture.shape[0] > 2 * 192
 
-    dump = dump_of(tmp_path / "dump", ["real", "drawn"], [read(1), read(3, (4, 0))], [asked(n) for n in (1, 2, 3, 4)])
-    PoseSheet("poses", ["real", "drawn"], "picture", "people", truth="truth", count=2)(dump, tmp_path / "sheet.png")
-    sheet = read_picture(tmp_path / "sheet.png")
-    assert sheet.shape[1] == 2 * (192 + 2)
-    assert sheet.shape[0] > 2 * 192
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"bbox": None}, r"record 0 \(counted from 0\): bbox is None; a list of finite numbers is needed"),
+        ({"image_id": 2}, r"record 1 \(counted from 0\): image 2 has another pose already"),
+    ],
+)
+def test_poses_asked_for_are_checked(tmp_path: Path, change: dict[str, Any], said: str) -> None:
+    rows = dumped(tmp_path, ["real"], [pose(1, 30, 0.9)], [ASKED[0] | change, ASKED[1]])
+    with pytest.raises(UserError, match=said):
+        score("real")(rows, BOOTSTRAP)
+
+
+def test_intervals_take_the_pictures_of_a_person_together(tmp_path: Path) -> None:
+    rows = dumped(tmp_path, ["real"], [pose(1, 30, 0.9), pose(2, 30, 0.9, off=8)], ASKED[:2])
+    alone, together = (score("real", groups=groups)(rows, BOOTSTRAP)["oks"] for groups in (None, "owner"))
+    assert alone["low"] < alone["value"] < alone["high"]
+    assert together["low"] == together["value"] == together["high"]  # one group alone cannot vary
 
 
 def run_of(folder: Path, draws: int = 1) -> Path:
@@ -130,7 +111,7 @@ def run_of(folder: Path, draws: int = 1) -> Path:
             write_png(folder / name, np.full((64, 48, 3), 100 + 10 * number + draw, np.uint8))
             rows.append(f"prior,{draw},{number},people,{int(number != 1)},{name},inputs/{number}.target.image.png")
     (folder / "examples.csv").write_text("\n".join(rows) + "\n")
-    (folder / "inputs/truth.json").write_text(json.dumps([asked(number) for number in range(3)]))
+    (folder / "inputs/truth.json").write_text(json.dumps([person(number, 30) for number in range(3)]))
     return sealed(folder)
 
 
@@ -186,26 +167,3 @@ def test_pictures_of_several_datasets_or_sizes_are_refused(tmp_path: Path) -> No
     table.write_text(table.read_text().replace("2,people", "2,others"))
     with pytest.raises(UserError, match="examples of people, others; poses are compared for one dataset"):
         DumpedPeople(dump=str(sealed(folder)), pictures={"real": "target"}, side=129)
-
-
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        ({"bbox": None}, r"record 0 \(counted from 0\): bbox is None; a list of finite numbers is needed"),
-        ({"image_id": 2}, r"record 1 \(counted from 0\): image 2 has another pose already"),
-    ],
-)
-def test_poses_asked_for_are_checked(tmp_path: Path, change: dict[str, Any], said: str) -> None:
-    dump = dump_of(tmp_path, ["real"], [read(1)], [asked(1) | change, asked(2)])
-    with pytest.raises(UserError, match=said):
-        PoseConsistency("poses", "real", "people", truth="truth")(dump, BOOTSTRAP)
-
-
-def test_intervals_take_the_pictures_of_a_person_together(tmp_path: Path) -> None:
-    people = [read(1), read(2, (8, 0)), read(3), read(4, (8, 0))]
-    kinds = ["real", "drawn"]
-    dump = dump_of(tmp_path, kinds, people, [asked(number) for number in (1, 2, 3, 4)])
-    alone = PoseConsistency("poses", "real", "people", truth="truth")(dump, BOOTSTRAP)["oks"]
-    together = PoseConsistency("poses", "real", "people", truth="truth", groups="draw")(dump, BOOTSTRAP)["oks"]
-    assert alone["low"] < alone["value"] < alone["high"]
-    assert together["low"] == together["value"] == together["high"]  # one group alone cannot vary
