@@ -34,6 +34,17 @@ with_reference = pytest.mark.skipif(not DATA.is_dir(), reason=f"{DATA} is missin
 BOOTSTRAP = Bootstrap(50, 0.9, 4)
 
 
+FILES = {
+    "keypoints": ("keypoints_gt.json", "keypoints_dt.json"),
+    "bbox": ("instances_val2014_100.json", "instances_val2014_fakebbox100_results.json"),
+}
+
+
+def reference(kind):
+    truth, results = (json.loads((DATA / name).read_text()) for name in FILES[kind])
+    return truth, results, None if kind == "bbox" else COCO_PERSON.sigmas
+
+
 def numbers(figures):
     """The values without their intervals; JSON has to take them all."""
     json.dumps(figures, allow_nan=False)
@@ -43,7 +54,7 @@ def numbers(figures):
 @with_reference
 def test_the_stage_gives_the_figures_of_the_reference(tmp_path):
     expected = json.loads((DATA / "keypoints_expected.json").read_text())["stats"]
-    truth, results = (json.loads((DATA / f"keypoints_{name}.json").read_text()) for name in ("gt", "dt"))
+    truth, results, _ = reference("keypoints")
     ids = [image["id"] for image in truth["images"]]
     rows = dump(tmp_path, ids, truth["annotations"], results, size=(640, 480))
     figures = KeypointAP("poses", "people", "truth")(rows, Bootstrap(500, 0.95, 0))
@@ -80,18 +91,6 @@ def test_the_median_pose_in_true_boxes_as_pycocotools_scores_it(tmp_path):
     assert found["AP"]["low"] < found["AP"]["high"]
     assert numbers(found) == pytest.approx({"AP": evaluator.stats[0], "AP50": evaluator.stats[1]}, abs=1e-9)
     assert 0 < found["AP"]["value"] < 0.5
-
-
-@with_reference
-def test_the_stage_gives_the_box_figures_of_the_reference(tmp_path):
-    names = ("instances_val2014_100.json", "instances_val2014_fakebbox100_results.json")
-    truth, results = (json.loads((DATA / name).read_text()) for name in names)
-    rows = dump(tmp_path, [one["id"] for one in truth["images"]], truth["annotations"], results, name="objects")
-    found = numbers(BoxAP("poses", "objects", "truth")(rows, BOOTSTRAP))
-    assert len(found) == 14
-    assert found["AP"] == pytest.approx(0.505, abs=5e-4)
-    assert found["AR_best1"] == pytest.approx(0.387, abs=5e-4)
-    assert found["objects"] == sum(not one["iscrowd"] for one in truth["annotations"])
 
 
 def test_by_occlusion(tmp_path):
@@ -155,7 +154,7 @@ def test_distances_of_joints(tmp_path):
         pose(2, 30, 0.7, off=60),  # missed
     ]
     score = KeypointErrors("poses", "people", "truth", within=(0.05, 0.1), skeleton=SKELETON)
-    figures = score(dump(tmp_path, [1, 2], truth, results), BOOTSTRAP)
+    figures = score(dump(tmp_path / "two", [1, 2], truth, results), BOOTSTRAP)
     found = numbers(figures)
     assert found["recall"] == pytest.approx(2 / 3)
     assert found["distance"] == pytest.approx((0.04 + 0.04 + 0.06) / 3)
@@ -167,13 +166,9 @@ def test_distances_of_joints(tmp_path):
     assert (figures["recall"]["low"], figures["recall"]["high"]) == pytest.approx((0.2157, 0.9357), abs=1e-4)
     # Drawn twice, image 2 has nobody found: no distance there, and that sample is left out of its interval.
     assert figures["distance"]["low"] == figures["distance"]["high"] == pytest.approx(found["distance"])
-
-
-def test_a_joint_that_the_result_lacks_is_no_distance_but_a_miss(tmp_path):
-    truth, results = [person(1, 30)], [pose(1, 30, 0.9, confidences=(0.9, 0.0))]
-    score = KeypointErrors("poses", "people", "truth", skeleton=SKELETON)
-    found = numbers(score(dump(tmp_path, [1], truth, results), BOOTSTRAP))
-    assert (found["distance"], found["PCK_10"]) == (0, 0.5)
+    one = dump(tmp_path / "one", [1], truth[:1], [pose(1, 30, 0.9, confidences=(0.9, 0.0))])
+    found = numbers(score(one, BOOTSTRAP))
+    assert (found["distance"], found["PCK_10"]) == (0, 0.5)  # a joint that the result lacks is a miss, no distance
     assert found["foot"] == {"PCK_5": 0, "PCK_10": 0}
 
 
@@ -190,12 +185,8 @@ def test_nobody_found_and_nobody_there(tmp_path):
             score(nobody, BOOTSTRAP)
     with pytest.raises(NotApplicableError, match="no annotation has a box"):
         BoxAP("poses", "people", "truth")(nobody, BOOTSTRAP)
-
-
-def test_an_image_that_occurs_twice(tmp_path):
-    twice = dump(tmp_path, [5, 5], [], [])
     with pytest.raises(UserError, match="image_id 5 occurs more than once"):
-        BoxAP("poses", "people", "truth")(twice, BOOTSTRAP)
+        BoxAP("poses", "people", "truth")(dump(tmp_path / "c", [5, 5], [], []), BOOTSTRAP)
 
 
 def test_people_are_matched_once_for_all_scores(tmp_path):
@@ -243,50 +234,33 @@ def test_distances_in_heights(tmp_path):
     hidden = np.array([[0.0, 0.0, 1.0], [32.0, 14.0, 2.0]], np.float32)  # hidden ones do not count; 6 px
     several = np.zeros((2, 3), np.float32)
     score = MAXIMA(
-        dump_of_fields(tmp_path, [(near, joints, 30.0), (near, hidden, 60.0), (near, several, 0.0)]), BOOTSTRAP
+        dump_of_fields(tmp_path / "some", [(near, joints, 30.0), (near, hidden, 60.0), (near, several, 0.0)]), BOOTSTRAP
     )
     assert score["distance"]["value"] == pytest.approx(((3 / 30 + 0) / 2 + 6 / 60) / 2)
     assert score["confident"] == pytest.approx(1 / 3)
     assert (score["joints"], score["images"]) == (3, 2)
-
-
-def test_no_image_with_one_person(tmp_path):
-    empty = np.zeros((2, 3), np.float32)
     with pytest.raises(NotApplicableError, match="no image shows exactly one person"):
-        MAXIMA(dump_of_fields(tmp_path, [(np.stack([field({})] * 2), empty, 0.0)]), BOOTSTRAP)
-
-
-FILES = {
-    "keypoints": ("keypoints_gt.json", "keypoints_dt.json"),
-    "bbox": ("instances_val2014_100.json", "instances_val2014_fakebbox100_results.json"),
-}
-
-
-def reference(kind):
-    truth, results = (json.loads((DATA / name).read_text()) for name in FILES[kind])
-    return truth, results, None if kind == "bbox" else COCO_PERSON.sigmas
-
-
-def evaluated(kind):
-    truth, results, sigmas = reference(kind)
-    return Evaluation(truth["annotations"], results, [image["id"] for image in truth["images"]], sigmas)
+        MAXIMA(dump_of_fields(tmp_path / "nobody", [(near, several, 0.0)]), BOOTSTRAP)
 
 
 @with_reference
-def test_the_twelve_box_figures_of_the_reference():
-    values = list(evaluated("bbox").values().values())
+def test_the_twelve_box_figures_of_the_reference(tmp_path):
     truth, results, _ = reference("bbox")
+    rows = dump(tmp_path, [one["id"] for one in truth["images"]], truth["annotations"], results, name="objects")
+    found = numbers(BoxAP("poses", "objects", "truth")(rows, BOOTSTRAP))
+    assert found.pop("objects") == sum(not one["iscrowd"] for one in truth["annotations"])
+    assert found.pop("images") == len(truth["images"])
+    values = list(found.values())
     assert values == pytest.approx(by_pycocotools(truth, results, "bbox").stats, abs=1e-9, rel=0)
     block = (DATA / "val2014_fake_eval_res.txt").read_text().split("type=bbox")[1].split("type=")[0]
     published = [float(line.split("=")[-1]) for line in block.splitlines() if "Average" in line]
-    assert len(published) == 12
     assert values == pytest.approx(published, abs=5.01e-4, rel=0)
 
 
 @with_reference
 def test_overlaps_of_matches_of_the_reference():
-    evaluation = evaluated("keypoints")
-    truth, _, _ = reference("keypoints")
+    truth, results, sigmas = reference("keypoints")
+    evaluation = Evaluation(truth["annotations"], results, [image["id"] for image in truth["images"]], sigmas)
     ids = {(one["image_id"], tuple(one["keypoints"])): one["id"] for one in truth["annotations"]}
     found = dict(zip(evaluation.image_ids, evaluation.matches(), strict=True))
     examples = json.loads((DATA / "keypoints_expected.json").read_text())["oks_examples"]
@@ -409,6 +383,8 @@ def test_nothing_is_found_or_nothing_is_there():
     assert len(boxes) == 12
     assert all(math.isnan(value) for value in boxes.values())
     assert np.isnan(Evaluation([], [pose(1, 30, 0.9)], [1], SIGMAS).resampled(np.ones((2, 1)))["AP"]).all()
+    with pytest.raises(UserError, match="6 numbers as keypoints; the skeleton's 17 keypoints need 51"):
+        Evaluation([], [pose(7, 30, 0.9)], [7], COCO_PERSON.sigmas)
 
 
 def test_what_is_left_out_is_completed_and_the_ids_do_not_matter(capsys):
@@ -442,11 +418,6 @@ def test_ranges_of_another_measure():
     assert whole.truth[0]["area"] == AREA
     nowhere = whole.ranged(ranges, [0.2, 0.7], [math.nan] * 3).values()
     assert nowhere["AP_low"] == pytest.approx(1 / 3)  # nothing is out of range: both others are false
-
-
-def test_keypoints_of_another_skeleton():
-    with pytest.raises(UserError, match="6 numbers as keypoints; the skeleton's 17 keypoints need 51"):
-        Evaluation([], [pose(7, 30, 0.9)], [7], COCO_PERSON.sigmas)
 
 
 def test_people_are_compared_whatever_their_category_ids(tmp_path):
