@@ -21,55 +21,40 @@ UNCOUNTED = "num_batches_tracked"  # BatchNorm's counter; published files may la
 
 
 class Residual(nn.Module):
-    """relu(F(x) + shortcut(x)); if size or width change, the shortcut is a 1 x 1 convolution and norm."""
+    """relu(F(x) + x), where F is two 3 x 3 convolutions: (N, inputs, h, w) -> (N, width, h', w').
 
-    def __init__(self, inputs: int, outputs: int, stride: int) -> None:
+    As a bottleneck, F has convolutions of 1 x 1, 3 x 3 (with the stride) and 1 x 1, and 4 `width` outputs. If size or
+    width change, a 1 x 1 convolution and norm of x is added.
+    """
+
+    def __init__(
+        self, inputs: int, width: int, stride: int = 1, dilation: int = 1, *, bottleneck: bool = False
+    ) -> None:
         super().__init__()
+        sizes, outputs = ((1, 3, 1), 4 * width) if bottleneck else ((3, 3), width)
         self.relu = nn.ReLU(inplace=True)
         self.downsample: nn.Module | None = None
         if stride != 1 or inputs != outputs:
             self.downsample = nn.Sequential(
                 nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs)
             )  # fmt: skip
+        widths = [inputs, *[width] * (len(sizes) - 1), outputs]
+        self.depth = len(sizes)
+        for place, size in enumerate(sizes):
+            first, spread = (stride if place == sizes.index(3) else 1), (dilation if size > 1 else 1)
+            convolution = nn.Conv2d(
+                widths[place], widths[place + 1], size, first, spread * (size // 2), spread, bias=False
+            )  # fmt: skip
+            self.add_module(f"conv{place + 1}", convolution)
+            self.add_module(f"bn{place + 1}", nn.BatchNorm2d(widths[place + 1]))
 
     def forward(self, x: Tensor) -> Tensor:
         shortcut = x if self.downsample is None else self.downsample(x)
-        return self.relu(self.residual(x) + shortcut)
-
-    def residual(self, x: Tensor) -> Tensor:
-        """F(x), before the last activation."""
-        raise TypeError(f"{type(self).__name__} has no F")
-
-
-class BasicBlock(Residual):
-    """Two 3 x 3 convolutions: (N, inputs, h, w) -> (N, width, h', w')."""
-
-    def __init__(self, inputs: int, width: int, stride: int = 1, dilation: int = 1) -> None:
-        super().__init__(inputs, width, stride)
-        self.conv1 = nn.Conv2d(inputs, width, 3, stride, padding=dilation, dilation=dilation, bias=False)
-        self.bn1 = nn.BatchNorm2d(width)
-        self.conv2 = nn.Conv2d(width, width, 3, padding=dilation, dilation=dilation, bias=False)
-        self.bn2 = nn.BatchNorm2d(width)
-
-    def residual(self, x: Tensor) -> Tensor:
-        return self.bn2(self.conv2(self.relu(self.bn1(self.conv1(x)))))
-
-
-class Bottleneck(Residual):
-    """Convolutions of 1 x 1, 3 x 3 (with the stride) and 1 x 1: (N, inputs, h, w) -> (N, 4 width, h', w')."""
-
-    def __init__(self, inputs: int, width: int, stride: int = 1, dilation: int = 1) -> None:
-        super().__init__(inputs, 4 * width, stride)
-        self.conv1 = nn.Conv2d(inputs, width, 1, bias=False)
-        self.bn1 = nn.BatchNorm2d(width)
-        self.conv2 = nn.Conv2d(width, width, 3, stride, padding=dilation, dilation=dilation, bias=False)
-        self.bn2 = nn.BatchNorm2d(width)
-        self.conv3 = nn.Conv2d(width, 4 * width, 1, bias=False)
-        self.bn3 = nn.BatchNorm2d(4 * width)
-
-    def residual(self, x: Tensor) -> Tensor:
-        x = self.relu(self.bn1(self.conv1(x)))
-        return self.bn3(self.conv3(self.relu(self.bn2(self.conv2(x)))))
+        for place in range(1, self.depth + 1):
+            convolution, norm = (self.get_submodule(f"{kind}{place}") for kind in ("conv", "bn"))
+            x = norm(convolution(x))
+            x = self.relu(x if place < self.depth else x + shortcut)
+        return x
 
 
 def convolution(inputs: int, outputs: int, size: int, stride: int) -> list[nn.Module]:
@@ -127,13 +112,16 @@ class ResNet(nn.Module):
             self.input_block.append(nn.MaxPool2d(3, pool0_stride, padding=1))
         if input_conv2:
             self.input_block.append(nn.Sequential(*convolution(WIDTHS[0], WIDTHS[0], 3, 2)))
-        kind = Bottleneck if depth >= BOTTLENECKS_FROM else BasicBlock
-        expansion = 4 if kind is Bottleneck else 1
+        bottleneck = depth >= BOTTLENECKS_FROM
+        expansion = 4 if bottleneck else 1
+
+        def block(inputs: int, width: int, stride: int, dilation: int) -> Residual:
+            return Residual(inputs, width, stride, dilation, bottleneck=bottleneck)
 
         def stage(inputs: int, place: int, *, stride: int, dilation: int = 1) -> nn.Sequential:
             width = WIDTHS[place]
-            rest = [kind(expansion * width, width, 1, dilation) for _ in range(STAGES[depth][place] - 1)]
-            return nn.Sequential(kind(inputs, width, stride, dilation), *rest)
+            rest = [block(expansion * width, width, 1, dilation) for _ in range(STAGES[depth][place] - 1)]
+            return nn.Sequential(block(inputs, width, stride, dilation), *rest)
 
         outputs = [expansion * width for width in WIDTHS]
         self.block2 = stage(WIDTHS[0], 0, stride=1)
@@ -179,24 +167,14 @@ class SmallResNet(nn.Module):
         self.stages = nn.Sequential()
         inputs = widths[0]
         for place, (width, count) in enumerate(zip(widths, blocks, strict=True)):
-            first = BasicBlock(inputs, width, stride=1 if place == 0 else 2)
-            self.stages.append(nn.Sequential(first, *(BasicBlock(width, width) for _ in range(count - 1))))
+            first = Residual(inputs, width, stride=1 if place == 0 else 2)
+            self.stages.append(nn.Sequential(first, *(Residual(width, width) for _ in range(count - 1))))
             inputs = width
         self.channels = inputs
         initialise(self)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.stages(self.input_block(x))
-
-
-def weight_file(depth: int) -> WeightFile:
-    """The file of torchvision's first ImageNet weights (IMAGENET1K_V1) for this depth."""
-    repository = f"timm/resnet{depth}.tv_in1k"
-    remedy = (
-        f"give `pretrained` the path of {FILE} from https://huggingface.co/{repository}, or 'hub' to fetch it, "
-        "or leave it out to train from scratch"
-    )
-    return WeightFile("ResNet weights", remedy, repository)
 
 
 def load_imagenet(network: nn.Module, depth: int, source: str, sha256: str | None = None) -> None:
@@ -209,7 +187,12 @@ def load_imagenet(network: nn.Module, depth: int, source: str, sha256: str | Non
     Raises:
         UserError: a missing file, a wrong checksum, or a tensor that is missing or has a wrong shape; with advice.
     """
-    published = weight_file(depth)
+    repository = f"timm/resnet{depth}.tv_in1k"  # torchvision's first weights, IMAGENET1K_V1
+    remedy = (
+        f"give `pretrained` the path of {FILE} from https://huggingface.co/{repository}, or 'hub' to fetch it, "
+        "or leave it out to train from scratch"
+    )
+    published = WeightFile("ResNet weights", remedy, repository)
     path = published.locate(source, sha256)
     names = {name: published_name(name) for name in network.state_dict() if not name.endswith(UNCOUNTED)}
     shapes = {theirs: tuple(network.state_dict()[name].shape) for name, theirs in names.items() if theirs}

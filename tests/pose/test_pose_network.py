@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from figura.base.errors import UserError
 from models.pose.heads import CompositeHead
 from models.pose.pose_network import PoseNetwork
-from models.pose.resnet import BasicBlock, Bottleneck, ResNet
+from models.pose.resnet import Residual, ResNet
 from models.pose.separable import Depthwise, Pointwise
 from models.pose.shufflenet import Unit, interleave
 
@@ -287,14 +287,14 @@ def test_unit_written_out(first, stride, dilation):
     assert torch.allclose(unit(x), expected, atol=1e-6)
 
 
-@pytest.mark.parametrize("kind", [BasicBlock, Bottleneck])
-def test_residual_block_written_out(kind):
+@pytest.mark.parametrize("bottleneck", [False, True])
+def test_residual_block_written_out(bottleneck):
     torch.manual_seed(0)
-    block = kind(6, 4, stride=2).eval()
+    block = Residual(6, 4, stride=2, bottleneck=bottleneck).eval()
     x = torch.randn(2, 6, 9, 9)
     w = {name: value for name, value in block.state_dict().items() if value.ndim == 4}
     norm = (1 + 1e-5) ** -0.5  # BatchNorm as it starts
-    if kind is BasicBlock:
+    if not bottleneck:
         y = F.relu(norm * F.conv2d(x, w["conv1.weight"], stride=2, padding=1))
         y = norm * F.conv2d(y, w["conv2.weight"], padding=1)
     else:
