@@ -1,6 +1,7 @@
 """Injectors that draw fields and decoded people and objects, so that a mode of `evaluate` can save the pictures."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
@@ -147,25 +148,32 @@ def _chosen(
     return fields
 
 
+@dataclass(eq=False, kw_only=True)
 class _Drawing(Injector):
-    """Draws the people and objects of records over pictures."""
+    """Draws the people and objects of records over pictures.
+
+    Args:
+        people: name of the records of `FindPeople`; `people` or `objects` is needed.
+        objects: name of the records of `FindObjects`.
+        categories: as in the dataset, a list of `{id, name}`; labels of other objects have only a score.
+        skeleton: as for the dataset; default COCO's.
+        style: entries of `models.pose.decode.overlays.OverlayStyle`.
+    """
 
     from_data: ClassVar[tuple[str, ...]] = ("skeleton", "categories")
 
-    def __init__(
-        self,
-        people: str | None,
-        objects: str | None,
-        categories: list[dict[str, Any]] | None,
-        skeleton: dict[str, Any] | None,
-        style: OverlayStyle | None,
-    ) -> None:
-        if people is None and objects is None:
+    people: str | None = None
+    objects: str | None = None
+    categories: list[dict[str, Any]] | None = None
+    skeleton: dict[str, Any] | None = None
+    style: OverlayStyle | None = None
+
+    def __post_init__(self) -> None:
+        if self.people is None and self.objects is None:
             raise ValueError("people and objects are both left out: at least one is needed")
-        self.people, self.objects = people, objects
-        self.names = categories_from(categories)
-        self.skeleton = skeleton_of(skeleton)
-        self.style = style or OverlayStyle()
+        self.names, self.body = categories_from(self.categories), skeleton_of(self.skeleton)
+        self.look = self.style or OverlayStyle()
+        self.records = tuple(name for name in (self.people, self.objects) if name is not None)
 
     def found(self, state: State, count: int) -> tuple[Sequence[Any], Sequence[Any]]:
         """Return the people and the objects, with the names of their categories, of each of `count` examples."""
@@ -174,40 +182,29 @@ class _Drawing(Injector):
         return people, [named(records, self.names) for records in objects]
 
 
+@dataclass(eq=False)
 class Overlays(_Drawing):
     """Adds each picture with the decoded people and objects drawn over it.
 
     Args:
         image: name of the normalised images (N, 3, H, W).
         output: name of the pictures, float32 (N, 3, zoom H, zoom W) in [-1, 1].
-        people: name of the records of `FindPeople`; `people` or `objects` is needed.
-        objects: name of the records of `FindObjects`.
         truth: name of the annotations, drawn underneath in grey.
-        categories: as in the dataset, a list of `{id, name}`; labels of other objects have only a score.
-        skeleton: as for the dataset; default COCO's.
-        style: entries of `models.pose.decode.overlays.OverlayStyle`.
         mean: of the images' normalisation, in [0, 1].
         std: of the same.
     """
 
-    def __init__(
-        self,
-        image: str,
-        output: str,
-        people: str | None = None,
-        objects: str | None = None,
-        truth: str | None = None,
-        categories: list[dict[str, Any]] | None = None,
-        skeleton: dict[str, Any] | None = None,
-        style: OverlayStyle | None = None,
-        mean: tuple[float, float, float] = IMAGENET_MEAN,
-        std: Deviations = IMAGENET_STD,
-    ) -> None:
-        super().__init__(people, objects, categories, skeleton, style)
-        self.image, self.truth, self.output = image, truth, output
-        self.mean, self.std = mean, std
-        records = tuple(name for name in (people, objects, truth) if name is not None)
-        self.reads, self.adds = (image, *records, "to_original"), (output,)
+    image: str
+    output: str
+    _: KW_ONLY
+    truth: str | None = None
+    mean: tuple[float, float, float] = IMAGENET_MEAN
+    std: Deviations = IMAGENET_STD
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        truth = () if self.truth is None else (self.truth,)
+        self.reads, self.adds = (self.image, *self.records, *truth, "to_original"), (self.output,)
 
     def __call__(self, state: State, networks: Networks, step: int) -> None:
         images, maps = (as_array(state[name]) for name in (self.image, "to_original"))
@@ -220,10 +217,11 @@ class Overlays(_Drawing):
                 [_placed(one, matrix) for one in records[place]] for records in (people, objects, truth)
             )
             picture = picture_of(image, self.mean, self.std)
-            pictures.append(overlay(picture, persons, things, self.skeleton, self.style, annotated))
+            pictures.append(overlay(picture, persons, things, self.body, self.look, annotated))
         state.add(self.output, torch.stack([_as_image(picture) for picture in pictures]))
 
 
+@dataclass(eq=False)
 class PhotoOverlays(_Drawing):
     """Adds each photo, at its original size, with the decoded people and objects drawn over it.
 
@@ -232,31 +230,19 @@ class PhotoOverlays(_Drawing):
     Args:
         photo: name of the photos.
         output: name of the pictures, a list of uint8 (3, rows, columns).
-        people: name of the records of `FindPeople`; `people` or `objects` is needed.
-        objects: name of the records of `FindObjects`.
-        categories: as in the dataset, a list of `{id, name}`; labels of other objects have only a score.
-        skeleton: as for the dataset; default COCO's.
-        style: entries of `models.pose.decode.overlays.OverlayStyle`.
     """
 
-    def __init__(
-        self,
-        photo: str,
-        output: str,
-        people: str | None = None,
-        objects: str | None = None,
-        categories: list[dict[str, Any]] | None = None,
-        skeleton: dict[str, Any] | None = None,
-        style: OverlayStyle | None = None,
-    ) -> None:
-        super().__init__(people, objects, categories, skeleton, style)
-        self.photo, self.output = photo, output
-        self.reads, self.adds = (photo, *(name for name in (people, objects) if name is not None)), (output,)
+    photo: str
+    output: str
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.reads, self.adds = (self.photo, *self.records), (self.output,)
 
     def __call__(self, state: State, networks: Networks, step: int) -> None:
         photos: list[Photo] = state[self.photo]
         pictures = [
-            overlay(photo.pixels(), people, objects, self.skeleton, self.style)
+            overlay(photo.pixels(), people, objects, self.body, self.look)
             for photo, people, objects in zip(photos, *self.found(state, len(photos)), strict=True)
         ]
         state.add(self.output, [torch.from_numpy(picture).permute(2, 0, 1) for picture in pictures])
