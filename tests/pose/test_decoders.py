@@ -169,10 +169,8 @@ class TestRoundTrip:
         truth = standing()
         cif, caf = fields(truth)
         cif[seed, 1] *= 1 + 1e-6  # of equal seeds, this is the best
-        (pose,), (score,) = (
-            (poses := CifCafDecoder(stride=8, force_complete=complete)(cif, caf)).keypoints,
-            poses.scores,
-        )
+        found = CifCafDecoder(stride=8, force_complete=complete)(cif, caf)
+        (pose,), (score,) = found.keypoints, found.scores
         assert np.abs(pose[:, :2] - truth[:, :2]).max() < 1e-3
         assert pose[:, 3] == pytest.approx(93.2266 * COCO.sigmas, rel=1e-5)
         steps = distances(seed)

@@ -8,6 +8,7 @@ from pathlib import Path
 import cv2
 import numpy as np
 import pytest
+from people_by_hand import SKELETON
 
 from figura.base.exit_status import run
 from figura.base.yaml12 import parse_yaml, to_yaml
@@ -18,12 +19,6 @@ pytest.importorskip("onnxruntime")
 ROOT = Path(__file__).parents[2]
 
 STRIDE, CELLS = 8, 9  # 65 pixels
-SKELETON = {
-    "keypoints": ["head", "foot"],
-    "sigmas": [0.1, 0.1],
-    "connections": [["head", "foot"]],
-    "standing_pose": [[0.0, 4.0], [0.0, 0.0]],
-}
 HEAD, FOOT = (2.0, 2.0), (2.5, 6.0)  # cells
 
 

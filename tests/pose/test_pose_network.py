@@ -442,12 +442,9 @@ def test_timm_backbone(output_fmt, monkeypatch):
         PoseNetwork(backbone={**backbone, "max_stride": 2}, heads=COCO_HEADS)
     with pytest.raises(ValueError, match=r"'patches': timm refuses .*hight"):
         PoseNetwork(backbone={**backbone, "options": {"hight": 1}}, heads=COCO_HEADS)
-
-
-def test_timm_is_asked_for_by_the_command_that_installs_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "timm", None)
     with pytest.raises(UserError, match="not installed; `pip install timm`"):
-        PoseNetwork(backbone={"name": "timm", "model": "resnet18"}, heads=COCO_HEADS)
+        PoseNetwork(backbone=backbone, heads=COCO_HEADS)
 
 
 # --- depthwise and pointwise convolutions, and the channel shuffle ---

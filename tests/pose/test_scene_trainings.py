@@ -112,15 +112,16 @@ ALL = JOINED | {"cifdet": {"stride": 8}}
 def roots(tmp_path_factory):
     """Two datasets of 17 joints each: COCO's, and others."""
     coco, other = (tmp_path_factory.mktemp(name) for name in ("coco", "other"))
-    for root, joints in ((coco, list(drawn_scenes.KEYPOINTS)), (other, JOINTS)):
+    coco_joints = list(drawn_scenes.KEYPOINTS), drawn_scenes.COCO.settings()
+    for root, joints, skeleton in ((coco, *coco_joints), (other, JOINTS, OTHER)):
         drawn_scenes.write(root, 2)
         categories = [{"id": 1, "name": "person", "keypoints": joints}, {"id": 2, "name": "ball"}]
-        for split in ("train", "validation"):
-            content = json.loads((root / f"{split}.json").read_text())
-            (root / f"{split}.json").write_text(json.dumps(content | {"categories": categories}))
-    for root, skeleton in ((coco, drawn_scenes.COCO.settings()), (other, OTHER)):
-        facts = json.loads((root / "facts.json").read_text())
-        (root / "facts.json").write_text(json.dumps(facts | {"skeleton": skeleton}))
+        for name, change in (
+            ("train", {"categories": categories}), ("validation", {"categories": categories}),
+            ("facts", {"skeleton": skeleton}),
+        ):  # fmt: skip
+            path = root / f"{name}.json"
+            path.write_text(json.dumps(json.loads(path.read_text()) | change))
     return coco, other
 
 

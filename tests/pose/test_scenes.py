@@ -8,6 +8,7 @@ import drawn_scenes
 import numpy as np
 import pytest
 import torch
+from drawn_scenes import CATEGORIES
 from pictures_by_hand import noise
 
 from figura.base.errors import UserError
@@ -74,7 +75,6 @@ def test_overlays_have_the_size_of_each_photo(tmp_path):
 HEIGHT, WIDTH, SIDE = 60, 80, 81
 CIF = {"cif": {"kind": "cif", "stride": 8}}
 DETECTION = {"boxes": {"kind": "cifdet", "categories": 2, "stride": 8}}
-CATEGORIES = [{"id": 1, "name": "person", "keypoints": list(KEYPOINTS)}, {"id": 2, "name": "ball"}]
 
 
 def annotation(number, image, box=(10, 10, 40, 40), *, joints=(), category=1, **extra):

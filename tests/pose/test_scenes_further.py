@@ -153,10 +153,3 @@ def test_joints_keep_their_colours(entry, tmp_path):
             assert min(misplaced(view), swapped) <= 2
             mirrored += swapped < misplaced(view)  # the picture of a left hand is a right hand's now
     assert (mirrored > 0) == (entry[0] in ("HorizontalFlip", "VerticalFlip", "D4"))
-
-
-@pytest.mark.slow
-def test_elastic_transforms_lose_joints(tmp_path):
-    pytest.importorskip("albumentations", reason="the package albumentations is not installed")
-    with pytest.raises(UserError, match="points come back; joints need a transform that keeps each"):
-        list(views(tmp_path / "data", ("ElasticTransform", {"alpha": 30.0, "sigma": 4.0, "p": 1.0})))
