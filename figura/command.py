@@ -39,7 +39,6 @@ COMMANDS = {
         "report": Command(
             "figura.commands.report.__main__", "one page of results, or of what differs between revisions"
         ),
-        "sweep": Command("figura.commands.sweep_report", "rank and plot the experiments of a sweep"),
         "race": Command("figura.commands.race", "train a grid, stop its losers early, keep the winner"),
         "states": Command("figura.commands.states", "list the states that trainings share; plan a queue"),
         "gate": Command("figura.commands.ci.check_reproduction", "fail if results differ from those of a commit"),

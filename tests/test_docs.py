@@ -142,7 +142,7 @@ def called() -> set[tuple[str, str, tuple[str, ...]]]:
 
 def test_modules_and_their_options_exist():
     names = {name for _, name, _ in called()}
-    assert {"bench.stale_stages", "stages.train", "stages.eval_dump", "figura.commands.sweep_report"} <= names
+    assert {"bench.stale_stages", "stages.train", "stages.eval_dump", "figura.commands.plot_logs"} <= names
     assert {"figura.commands.predict", "models.pose.overfit", "figura.commands.report.__main__"} <= names
     wrong = set()
     for page, name, rest in called():

@@ -1,14 +1,17 @@
 """The tables of `figura states`: what the store has, and what queued experiments will train."""
 
+import json
+import subprocess
+import sys
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from figura.base.errors import UserError
+from figura.base.files import git
 from figura.base.tables import as_text
 from figura.base.yaml12 import parse_yaml
-from figura.commands.sweep_report import committed, exp_show
-from figura.commands.sweeps import MAIN, read_sweep
 from figura.engine.build import build_callbacks, build_datasets
 from figura.engine.data import Loaders
 from figura.recipe.load import check_recipe
@@ -35,18 +38,32 @@ def _row(state: SharedState) -> tuple[str, ...]:
 
 def queued() -> dict[str, Recipe]:
     """Return the recipes of the queued experiments, by name, in their order. Raises UserError if there are none."""
-    sweep = read_sweep(exp_show("HEAD"))
-    waiting = [one for one in sweep.experiments if one.state == "queued"]
-    files = dict.fromkeys(key.partition(":")[0] if ":" in key else MAIN for key in sweep.varied)
+    commit = next(one for one in exp_show() if one["rev"] != "workspace")
+    experiments = commit["experiments"] or ()
+    shown = [known for one in (commit, *(one["revs"][0] for one in experiments)) if (known := _params(one))]
+    files = [file for file in shown[-1] if any(one.get(file) != shown[-1][file] for one in shown)]
     recipes = {}
-    for one in waiting:
-        for file in files:
-            content = parse_yaml(committed(one.rev, file) or "", file)
-            if isinstance(content, dict) and "train" in content:  # not data/params.yaml
-                recipes[f"{one.name} {file}"] = check_recipe(content, Path(file))
+    for one in experiments:
+        for file in files if (one["executor"] or {}).get("state") == "queued" else ():
+            content = parse_yaml(git("show", f"{one['revs'][0]['rev']}:{file}") or "", file)
+            if "train" in content:  # not data/params.yaml
+                recipes[f"{one['name']} {file}"] = check_recipe(content, Path(file))
     if not recipes:
         raise UserError("no experiment is queued: `dvc exp run --queue`")
     return recipes
+
+
+def _params(revision: Mapping[str, Any]) -> dict[str, Any]:
+    return (revision["data"] or {}).get("params") or {}
+
+
+def exp_show() -> Any:
+    """Return the parsed output of `dvc exp show --json`. Raises UserError if DVC fails."""
+    command = [sys.executable, "-m", "dvc", "exp", "show", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise UserError(f"dvc exp show: {done.stderr.strip()}")
+    return json.loads(done.stdout)
 
 
 def planned(recipes: Mapping[str, Recipe]) -> Iterator[tuple[str, str, str]]:

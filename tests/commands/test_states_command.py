@@ -77,9 +77,9 @@ def test_the_queue_is_read_from_what_dvc_shows(monkeypatch, capsys):
         return {"revs": revs, "name": f"e{steps}", "executor": {"state": "queued" if steps < 20 else "success"}}
 
     commit = {"rev": "a" * 40, "name": "main", "data": {"params": {}}, "error": None}
-    shown = [commit | {"experiments": [experiment(steps) for steps in (12, 10, 20)]}]
-    monkeypatch.setattr(state_tables, "exp_show", lambda rev: shown)
-    monkeypatch.setattr(state_tables, "committed", lambda rev, path: contents[int(rev)])
+    shown = [commit | {"experiments": [experiment(steps) for steps in (10, 12, 20)]}]
+    monkeypatch.setattr(state_tables, "exp_show", lambda: shown)
+    monkeypatch.setattr(state_tables, "git", lambda _, revision: contents[int(revision.partition(":")[0])])
     states.main(["--queue"])
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert lines[1:] == [["e10", "params.yaml", "10", "10"], ["e12", "params.yaml", "12", "2"], ["all", "22", "12"]]

@@ -11,7 +11,6 @@ import numpy as np
 from figura.base.errors import UserError
 from figura.base.files import read_bytes
 from figura.commands.explore.runs import INTERRUPTED, TRAINING, Run, parse_line
-from figura.commands.sweeps import is_number
 
 MOST = 500
 """Points of a curve."""
@@ -58,7 +57,7 @@ def _add(curves: dict[str, Points], record: Mapping[str, Any]) -> None:
     for key, value in record.items():
         head, _, name = key.partition(".")
         curve = f"validation_batch.{name}" if head == "validation" else key if head in LOGGED else None
-        if curve is None or not is_number(value) or abs(value) > sys.float_info.max:
+        if curve is None or type(value) not in (int, float) or abs(value) > sys.float_info.max:
             continue
         steps, values = curves.setdefault(curve, ([], []))
         while steps and steps[-1] >= step:
