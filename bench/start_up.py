@@ -16,18 +16,17 @@ from pathlib import Path
 from time import perf_counter
 
 from bench.table import show
+from figura.command import COMMANDS
 
 ROOT = Path(__file__).parents[1]
 SLOW = ("torch", "accelerate", "pandas", "matplotlib", "pycocotools", "numba", "dvc")
 """Packages that are named, beside the number of all modules."""
 
 
-def commands(root: Path) -> list[str]:
-    """Return the modules of a checkout that read arguments where Python runs them."""
-    files = [file for part in ("stages", "figura", "models") for file in sorted((root / part).rglob("*.py"))]
-    texts = {file.relative_to(root).with_suffix(""): file.read_text() for file in files}
-    pages = [page for page, text in texts.items() if "ArgumentParser(" in text and "__main__" in text]
-    return [".".join(page.parts).removesuffix(".__main__") for page in pages]
+def commands(root: Path) -> list[list[str]]:
+    """Return what runs each stage of a checkout, and each command of this one, behind `python -m`."""
+    stages = [file.stem for file in sorted((root / "stages").glob("*.py")) if "ArgumentParser(" in file.read_text()]
+    return [[f"stages.{name}"] for name in stages] + [["figura", name] for part in COMMANDS.values() for name in part]
 
 
 def seconds(arguments: Sequence[str], root: Path, first_line: bool = False) -> float:
@@ -71,10 +70,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         wrong, run = Path(scratch, "wrong.yaml"), str(Path(scratch, "run"))
         wrong.write_text((ROOT / "params.yaml").read_text().replace("\ntrain:", "\ntrain:\n  stepz: 3", 1))
-        asked = [([command, "--help"], False) for command in commands(ROOT)]
+        asked = [([*command, "--help"], False) for command in commands(ROOT)]
         asked += [
             (["figura.launch", "train", str(wrong), run], False),
-            (["figura.commands.describe", str(wrong)], False),
+            (["figura", "describe", str(wrong)], False),
         ]
         asked += [(["stages.train", "params.yaml", run], True)]
         if all(map(is_up_to_date, roots)):

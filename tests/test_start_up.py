@@ -1,6 +1,7 @@
 """Commands answer before they load what they run: arguments, a recipe's schema, and why a stage runs."""
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -18,6 +19,7 @@ from figura.live.causes import causes, print_causes, read_lock, told
 from figura.recipe.pipeline import Instance
 
 ROOT = Path(__file__).parents[1]
+READS = re.compile(r"^def main\(.*\b(ArgumentParser|parser_of)\(", re.DOTALL | re.MULTILINE)
 SLOW = ("torch", "accelerate", "pandas", "matplotlib", "numba", "dvc")
 
 ANSWERS = f"""
@@ -39,7 +41,7 @@ for line in sys.stdin:
 def commands() -> list[str]:
     """Return the modules that read arguments."""
     files = [file for part in ("stages", "figura", "models") for file in sorted((ROOT / part).rglob("*.py"))]
-    pages = [file.relative_to(ROOT).with_suffix("") for file in files if "ArgumentParser(" in file.read_text()]
+    pages = [file.relative_to(ROOT).with_suffix("") for file in files if READS.search(file.read_text())]
     return [".".join(one.parts) for one in pages]
 
 

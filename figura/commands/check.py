@@ -4,11 +4,11 @@ Checks keys, types and their arguments, names between data, networks and losses,
 once; the exit status is 1 then.
 """
 
-import argparse
 from pathlib import Path
 
 from figura.base.errors import UserError, printable
 from figura.base.yaml12 import read_yaml
+from figura.commands import parser_of
 from figura.recipe.load import check_recipe
 from figura.recipe.pipeline import PIPELINE, entries
 from figura.recipe.schema_check import check_schema
@@ -16,10 +16,7 @@ from figura.recipe.schema_check import check_schema
 
 def main(arguments: list[str]) -> None:
     """Check recipes, and print what is in them."""
-    assert __doc__
-    parser = argparse.ArgumentParser(
-        prog="figura check", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of("check", __doc__)
     parser.add_argument("recipes", nargs="*", type=Path, metavar="RECIPE", help="params files, such as params.yaml")
     paths = parser.parse_args(arguments).recipes or [Path(one["params"]) for one in entries("recipes").values()]
     if not paths:

@@ -5,7 +5,6 @@ that the recipe needs, which is yours from then on. Files that exist stay: if on
 written. Makes the folder a repository of git and DVC unless it is one.
 """
 
-import argparse
 import os
 import re
 import shlex
@@ -19,6 +18,7 @@ from figura.base.errors import UserError, nearest, one_line, printable
 from figura.base.files import write_text
 from figura.base.yaml12 import read_yaml
 from figura.code.closure import code_of, declared_types
+from figura.commands import parser_of
 from figura.systems import PACKAGE, PROJECT
 
 ALWAYS = (
@@ -37,10 +37,7 @@ JUDGE = "pose_consistency"
 
 def main(arguments: list[str]) -> None:
     """Write the project."""
-    assert __doc__
-    parser = argparse.ArgumentParser(
-        prog="figura init", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of("init", __doc__)
     parser.add_argument("folder", type=Path, nargs="?", default=Path(), help="default: the current one")
     parser.add_argument(
         "--recipe", action="append", metavar="NAME",

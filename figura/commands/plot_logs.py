@@ -1,21 +1,17 @@
 """Plot the logs of several runs together, and print the command that trained each.
 
-Usage: figura logs RUN [RUN ...] --output FOLDER
-
 RUN is a folder such as runs/pose with history/train.csv and history/validation.csv; live/log.jsonl adds speed and the
 command. Writes FOLDER/losses.png (one row for each head, one column for each component) and FOLDER/training.png (total
 loss, learning rates, gradient norms, speed). `figura report REVISION` draws the same of revisions. Not part of the DAG.
 """
 
-import argparse
 import shlex
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from figura.base.errors import UserError
-from figura.base.exit_status import run
+from figura.commands import parser_of
 from figura.recipe.trial import is_try
 
 if TYPE_CHECKING:
@@ -26,7 +22,7 @@ if TYPE_CHECKING:
 
 def main(arguments: list[str]) -> None:
     """Plot the runs in shared figures; print the command and the last records of each."""
-    parser = argparse.ArgumentParser(prog="figura logs", description=__doc__.splitlines()[0])
+    parser = parser_of("logs", __doc__)
     parser.add_argument("runs", type=Path, nargs="+", metavar="RUN", help="folder of a run, such as runs/pose")
     parser.add_argument("--output", type=Path, required=True, help="folder to write")
     args = parser.parse_args(arguments)
@@ -75,7 +71,3 @@ def last_record(table: "pd.DataFrame") -> str:
     shown = {str(name): value for name, value in row.items() if not str(name).endswith((".weight", ".weighted"))}
     values = ", ".join(f"{name.removesuffix('.raw')} {value:.5g}" for name, value in shown.items())
     return f"step {table['step'].iloc[-1]:.0f}: {values}"
-
-
-if __name__ == "__main__":
-    sys.exit(run(main))

@@ -29,8 +29,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from figura.base.errors import UserError, printable
-from figura.base.exit_status import run
 from figura.base.yaml12 import read_yaml
+from figura.commands import parser_of
 from figura.evaluation.model_folder import model_folder
 from figura.prediction.origin import Origin
 from figura.recipe.trusted import HELP, OPTION
@@ -103,10 +103,7 @@ def _predict(args: argparse.Namespace, predictor: "Predictor") -> None:
 
 
 def _arguments(arguments: list[str]) -> argparse.Namespace:
-    assert __doc__
-    parser = argparse.ArgumentParser(
-        prog="figura predict", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of("predict", __doc__)
     parser.add_argument("recipe", type=Path, help="params file, such as params.yaml")
     parser.add_argument("run", type=Path, help="folder of the run, such as runs/vunet, or a model")
     parser.add_argument("files", nargs="+", metavar="FILE", help="images, folders, quoted glob patterns, videos")
@@ -135,7 +132,3 @@ def _whole(text: str, least: int = 0) -> int:
 
 def _count(text: str) -> int:
     return _whole(text, least=1)
-
-
-if __name__ == "__main__":
-    sys.exit(run(main))

@@ -1,7 +1,5 @@
 """Train the settings of a grid only as far as they may still win.
 
-Usage: figura race --recipe vunet --metric l1_person --rungs 200,500 -S losses.KL.weight=1,2,4 [-S ...]
-
 At each rung, a number of iterations, the settings that are left are experiments of DVC with `train.steps` of the rung,
 judged on the validation data. A setting stops if it is worse than the best by the paired comparison of `figura compare`
 and not in the better half. The others go on from their states. Those that reach the whole length are judged once more,
@@ -9,7 +7,6 @@ and the best becomes a plain experiment of its recipe. `-S` is that of `dvc exp 
 each setting with several seeds. What DVC prints goes to stderr. docs/sweeps.md explains races.
 """
 
-import argparse
 import os
 import re
 import signal
@@ -20,10 +17,10 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from figura.base.errors import UserError
-from figura.base.exit_status import run
 from figura.base.files import git
 from figura.base.tables import as_text
 from figura.base.yaml12 import read_yaml
+from figura.commands import parser_of
 from figura.recipe.pipeline import recipe_file
 from figura.recipe.schema_check import check_schema
 
@@ -38,10 +35,7 @@ ABOVE = "what went wrong stands above"
 
 def main(arguments: list[str]) -> None:
     """Run the race, and print how the settings stand at each rung."""
-    assert __doc__
-    parser = argparse.ArgumentParser(
-        prog="figura race", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of("race", __doc__)
     parser.add_argument("--recipe", required=True, help="name of the recipe in dvc.yaml, such as vunet")
     parser.add_argument("--metric", required=True, help="name in metrics.summary of the recipe, such as l1_person")
     parser.add_argument("--rungs", required=True, metavar="N,N", help="iterations after which settings may stop")
@@ -152,7 +146,3 @@ def _table(
         failed = "" if settings[setting].keys() <= trained.keys() else "failed"
         rows.append((setting, *(found[setting].cells if setting in found else ("", "", "", failed)), f"{count:,}"))
     return as_text(rows)
-
-
-if __name__ == "__main__":
-    sys.exit(run(main))

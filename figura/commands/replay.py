@@ -14,20 +14,17 @@ and then what was not finite first: an example of the batch, an injector, a laye
 `--output` gets the pictures of the batch. Nothing is written into RUN. Not part of the DAG.
 """
 
-import argparse
 from pathlib import Path
 
 from figura.base.errors import UserError
 from figura.base.pictures import write_png
 from figura.base.yaml12 import read_yaml
+from figura.commands import parser_of
 
 
 def main(arguments: list[str]) -> None:
     """Print what an iteration did, and draw its batch."""
-    assert __doc__
-    parser = argparse.ArgumentParser(
-        prog="figura replay", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of("replay", __doc__)
     parser.add_argument("run", type=Path, metavar="RUN", help="folder of a training, such as runs/vunet")
     parser.add_argument("--step", type=int, required=True, metavar="N", help="the iteration, from 1")
     parser.add_argument("--output", type=Path, default=Path("replay.png"), metavar="FILE", help="picture to write")

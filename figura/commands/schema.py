@@ -5,7 +5,6 @@ the command line names, such as `mine`. Types of other modules pass with any arg
 first line: `# yaml-language-server: $schema=recipes/schema.json`.
 """
 
-import argparse
 import importlib
 import inspect
 import json
@@ -24,6 +23,7 @@ from pydantic_core import core_schema
 from figura.base.error_collector import ErrorCollector
 from figura.base.errors import UserError, one_line
 from figura.base.files import write_text
+from figura.commands import parser_of
 from figura.commands.reference import documentation, sections
 from figura.recipe import types
 from figura.recipe.schema import Declaration, Recipe
@@ -71,10 +71,7 @@ Arguments = dict[str, tuple[inspect.Parameter, Any]]
 
 def main(arguments: list[str]) -> None:
     """Write the schema."""
-    assert __doc__
-    parser = argparse.ArgumentParser(
-        prog="figura schema", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of("schema", __doc__)
     parser.add_argument("modules", nargs="*", metavar="MODULE", help="another module with types, such as mine or timm")
     parser.add_argument("--output", type=Path, default=FILE, metavar="FILE", help=f"default: {FILE}")
     args = parser.parse_args(arguments)

@@ -10,15 +10,13 @@ joints), arrows point from confident cells to joints.
 `--set` changes a value of the recipe for one call: `--set data.train.scenes.side=321`. Not part of the DAG.
 """
 
-import argparse
-import sys
 from pathlib import Path
 from typing import Any
 
 from figura.base.errors import UserError
-from figura.base.exit_status import run
 from figura.base.pictures import write_png
 from figura.base.yaml12 import read_yaml
+from figura.commands import parser_of
 from figura.recipe.load import check_recipe
 from figura.recipe.overrides import overridden
 from figura.recipe.schema_check import check_schema
@@ -29,10 +27,7 @@ COUNT = 12
 
 def main(arguments: list[str]) -> None:
     """Print a table of a recipe's examples and draw them."""
-    assert __doc__
-    parser = argparse.ArgumentParser(
-        prog="figura show", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of("show", __doc__)
     parser.add_argument("recipe", type=Path, help="params file, such as params.yaml")
     parser.add_argument("--split", choices=SPLITS, default="train", help="default: train")
     parser.add_argument("--dataset", metavar="NAME", help="one dataset of the split; default: all of them")
@@ -71,7 +66,3 @@ def _check(args: Any) -> None:
         raise UserError(f"--count {args.count}: --indices name the examples; leave one of them out")
     if args.epoch and args.split != "train":
         raise UserError(f"--epoch {args.epoch}: only training has epochs; {args.split} is the same in each")
-
-
-if __name__ == "__main__":
-    sys.exit(run(main))

@@ -5,17 +5,13 @@ A training whose recipe has been another's so far goes on from the state that th
 iterations the queued experiments will train, one after the other, apart from what the store has already.
 """
 
-import argparse
-
 from figura.base.tables import as_text
+from figura.commands import parser_of
 
 
 def main(arguments: list[str]) -> None:
     """List, prune, or plan."""
-    assert __doc__
-    parser = argparse.ArgumentParser(
-        prog="figura states", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of("states", __doc__)
     parser.add_argument("--prune", type=float, metavar="GB", help="keep at most this much; 0 removes all")
     parser.add_argument("--queue", action="store_true", help="say what the queued experiments will train")
     args = parser.parse_args(arguments)

@@ -1,7 +1,5 @@
 """Evaluate each checkpoint once, also as it appears.
 
-Usage: figura watch RECIPE CHECKPOINTS OUTPUT [--every SECONDS]
-
 RECIPE says how to evaluate and which metrics to compute; CHECKPOINTS is a folder of model folders, such as
 runs/vunet/checkpoints (see `runtime.checkpoint_every`). Without `--every` the command ends when all are evaluated; with
 it, it waits for more until Ctrl-C. OUTPUT gets
@@ -11,21 +9,19 @@ evaluations.csv    one row for each evaluated checkpoint: `checkpoint`, `step`, 
 evaluations.png    the metrics over the steps
 """
 
-import argparse
-import sys
 from pathlib import Path
 
 from figura.base.errors import UserError
-from figura.base.exit_status import run
 from figura.base.lock import hold
 from figura.base.yaml12 import read_yaml
+from figura.commands import parser_of
 from figura.recipe.load import check_recipe
 from figura.recipe.schema_check import check_schema
 
 
 def main(arguments: list[str]) -> None:
     """Evaluate a folder of checkpoints."""
-    parser = argparse.ArgumentParser(prog="figura watch", description=__doc__.splitlines()[0])
+    parser = parser_of("watch", __doc__)
     parser.add_argument("recipe", type=Path, help="params file, such as params.yaml")
     parser.add_argument("checkpoints", type=Path, help="folder of model folders, such as runs/vunet/checkpoints")
     parser.add_argument("output", type=Path, help="folder to write")
@@ -57,7 +53,3 @@ def main(arguments: list[str]) -> None:
             watch.evaluate_all()
         else:
             watch.watch(args.every)
-
-
-if __name__ == "__main__":
-    sys.exit(run(main))

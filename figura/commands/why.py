@@ -6,7 +6,6 @@ manifests in code/ up to date first, as `dvc repro` does; after that, `dvc statu
 code as well.
 """
 
-import argparse
 import json
 import subprocess
 import sys
@@ -14,19 +13,16 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from figura.base.errors import UserError, nearest, one_line, printable
-from figura.base.exit_status import run
 from figura.base.yaml12 import read_yaml
 from figura.code.manifests import refresh
+from figura.commands import parser_of
 from figura.live.causes import causes, read_lock
 from figura.recipe.pipeline import PIPELINE, Instance, instances
 
 
 def main(arguments: list[str]) -> None:
     """Print the causes."""
-    assert __doc__
-    parser = argparse.ArgumentParser(
-        prog="figura why", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of("why", __doc__)
     parser.add_argument("stages", nargs="*", metavar="STAGE", help="such as train@pose, or train for all trainings")
     asked = parser.parse_args(arguments).stages
     if not PIPELINE.is_file():
@@ -76,7 +72,3 @@ def followers(instance: Instance, known: Collection[Instance]) -> Iterator[Insta
         if any(dep.startswith(out) or out.startswith(dep) for dep, out in pairs):
             yield other
             yield from followers(other, known)
-
-
-if __name__ == "__main__":
-    sys.exit(run(main))

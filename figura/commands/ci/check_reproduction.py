@@ -1,7 +1,5 @@
 """Compare the metrics of a rerun with the committed ones.
 
-Usage: figura gate [--revision HEAD] [--tolerances metrics/tolerances.yaml] [--markdown FILE]
-
 Every metric that the pipeline writes to `metrics/full/*.json` must be within its tolerance of the revision's value;
 tolerances.py describes the file of tolerances. Of a metric with a bootstrap interval only `value` is compared: the
 bounds follow from the same examples, and the interval's width can scale the tolerance. Outputs of the data stages
@@ -10,18 +8,16 @@ hash differs. Metrics in a file that the pipeline no longer writes count as miss
 Below the table are the examples of the dumps, and the files of the data, that differ most behind what failed.
 """
 
-import argparse
 import sqlite3
-import sys
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import astuple, fields
 from pathlib import Path
 
 from figura.base.errors import UserError
-from figura.base.exit_status import run
 from figura.base.files import write_text
 from figura.base.tables import as_markdown, as_text
+from figura.commands import parser_of
 from figura.commands.ci.reproduction import FAILING, Results, Row, compare, outputs, read_results
 from figura.commands.ci.tolerances import read_tolerances
 from figura.commands.compare.revisions import LOCK, WORKSPACE, Files
@@ -34,7 +30,7 @@ COLUMNS = [field.name for field in fields(Row)]
 
 def main(arguments: list[str]) -> None:
     """Compare, print, and fail if anything is not reproduced."""
-    parser = argparse.ArgumentParser(prog="figura gate", description=__doc__.splitlines()[0])
+    parser = parser_of("gate", __doc__)
     parser.add_argument("--revision", default="HEAD", help="commit, branch or tag to compare with; default: HEAD")
     parser.add_argument("--tolerances", type=Path, default=TOLERANCES, help="default: %(default)s")
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="also write the table to FILE, as Markdown")
@@ -133,7 +129,3 @@ def markdown(rows: Sequence[Row], revision: str, instances: Sequence[str] = ()) 
         table = as_markdown([COLUMNS, *rest])
         parts.append(f"<details><summary>{len(rest)} other rows</summary>\n\n{table}\n\n</details>")
     return "\n\n".join(parts) + "\n"
-
-
-if __name__ == "__main__":
-    sys.exit(run(main))

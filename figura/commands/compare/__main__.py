@@ -1,7 +1,5 @@
 """Is a difference between revisions more than noise? Compares headline metrics on the same examples.
 
-Usage: figura compare REVISION [REVISION ...] --recipe NAME
-
 A revision is a commit, branch, tag or experiment of DVC, or `workspace`; the first is the one compared against, and the
 workspace is the second if only one is named. Metrics are those of `metrics.summary` of the recipe as it is in the
 workspace, computed anew from each revision's dump, which is read from DVC's cache; nothing is checked out. Revisions
@@ -9,20 +7,20 @@ that differ in their `seed` alone are seeds of one setting: `dvc exp run --queue
 statistics, docs/sweeps.md an example. `figura report` shows the same with pictures. Not part of the DAG.
 """
 
-import argparse
 import sys
 import tempfile
 from pathlib import Path
 
 from figura.base.errors import UserError
 from figura.base.exit_status import run
+from figura.commands import parser_of
 from figura.commands.compare.revisions import Files, with_workspace
 from figura.recipe.pipeline import recipe_file
 
 
 def main(arguments: list[str]) -> None:
     """Compare, and print."""
-    parser = argparse.ArgumentParser(prog="figura compare", description=__doc__.splitlines()[0])
+    parser = parser_of("compare", __doc__)
     parser.add_argument("revisions", nargs="+", metavar="REVISION", help="commit, branch, experiment, or workspace")
     parser.add_argument("--recipe", required=True, help="name of the recipe in dvc.yaml, such as vunet")
     args = parser.parse_args(arguments)

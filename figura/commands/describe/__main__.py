@@ -1,14 +1,11 @@
 """Print and draw what an iteration of a recipe does, without training.
 
-Usage: figura describe RECIPE [--output FILE.svg|FILE.png] [--batch-size N] [--mode NAME]
-
 Prints the networks; for each step its injectors with the names and shapes they add, and its losses with roles and
 weights; floating-point operations and memory. `--output` draws the same. Shapes come from the first example of the
 data; without prepared data, names are shown without shapes. `--mode` describes a mode of `evaluate` instead of an
 iteration of training. Nothing is trained, and networks of any size take no memory. Not part of the DAG.
 """
 
-import argparse
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -18,6 +15,7 @@ from figura.base.errors import UserError
 from figura.base.exit_status import run
 from figura.base.tables import aligned
 from figura.base.yaml12 import read_yaml
+from figura.commands import parser_of
 from figura.recipe.load import check_recipe
 from figura.recipe.schema import Recipe
 from figura.recipe.schema_check import check_schema
@@ -38,7 +36,7 @@ Rows = list[tuple[str, ...]]
 
 def main(arguments: list[str]) -> None:
     """Print the description of a recipe; draw it with `--output`."""
-    parser = argparse.ArgumentParser(prog="figura describe", description=__doc__.splitlines()[0])
+    parser = parser_of("describe", __doc__)
     parser.add_argument("recipe", type=Path, help="params file, such as params.yaml")
     parser.add_argument("--output", type=Path, metavar="FILE", help="picture to write, .svg or .png")
     parser.add_argument("--batch-size", type=int, metavar="N", help="examples in a batch; default: the recipe's")

@@ -1,19 +1,17 @@
 """Serve a page to this machine's browser: browse data, watch and compare runs, try what is trained.
 
-Usage: figura explore [--port N]
-
 Run it beside `dvc.yaml`. The page is at http://127.0.0.1:8080; nobody on another machine can open it (through SSH:
 `ssh -L 8080:127.0.0.1:8080 HOST`), but other users of this one can. It needs `pip install nicegui`. Ctrl-C
 ends it; a training that it has started goes on.
 """
 
-import argparse
 import importlib.util
 import sys
 from pathlib import Path
 
 from figura.base.errors import UserError
 from figura.base.exit_status import run
+from figura.commands import parser_of
 from figura.recipe.pipeline import entries
 
 PORT = 8080
@@ -21,10 +19,7 @@ PORT = 8080
 
 def main(arguments: list[str]) -> None:
     """Serve the page until Ctrl-C."""
-    assert __doc__
-    parser = argparse.ArgumentParser(
-        prog="figura explore", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of("explore", __doc__)
     parser.add_argument("--port", type=int, default=PORT, metavar="N", help=f"default: {PORT}")
     args = parser.parse_args(arguments)
     if not 1 <= args.port <= 65535:

@@ -26,6 +26,7 @@ from figura.base.errors import UserError, printable
 from figura.base.exit_status import run
 from figura.base.tables import aligned
 from figura.base.yaml12 import read_yaml
+from figura.commands import parser_of
 from figura.commands.export import PACKAGES
 from figura.evaluation.model_folder import model_folder, refuse_other_networks, trained_facts
 from figura.recipe.load import check_recipe
@@ -44,9 +45,7 @@ def main(arguments: list[str]) -> None:
     """Export the networks of a run."""
     assert __doc__
     of_systems = modules_with("export_", "exported")
-    parser = argparse.ArgumentParser(
-        prog="figura export", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of("export", __doc__)
     parser.add_argument("run", type=Path, metavar="RUN", help="folder of the run, such as runs/pose, or a model")
     parser.add_argument("--format", choices=[*PACKAGES, *of_systems], default="onnx", help="default: onnx")
     parser.add_argument("--output", type=Path, metavar="FOLDER", help="default: the folder `export` of the run")

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from figura.base.errors import UserError, nearest
 from figura.base.exit_status import run
 from figura.base.yaml12 import read_yaml, to_yaml
+from figura.commands import parser_of
 from figura.commands.import_weights.outputs import SUFFIX, refuse_output
 from figura.recipe.load import check_recipe
 from figura.recipe.schema_check import check_schema
@@ -61,7 +62,7 @@ def importers() -> dict[str, str]:
 
 
 def _parse(arguments: list[str], kinds: Iterable[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="figura import", description=__doc__.splitlines()[0])
+    parser = parser_of("import", __doc__)
     parser.add_argument("kind", choices=list(kinds), metavar="KIND", help=", ".join(kinds))
     parser.add_argument("file", type=Path, metavar="FILE", help="checkpoint or state dictionary of PyTorch")
     parser.add_argument("--output", type=Path, required=True, help=f"{SUFFIX} file to write, or the folder of a run")

@@ -11,7 +11,6 @@ same as Markdown with pictures beside it, short enough for a comment on GitHub; 
 `figura gate`. Not part of the DAG.
 """
 
-import argparse
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING
 from figura.base.errors import UserError
 from figura.base.exit_status import run
 from figura.base.files import read_text
+from figura.commands import parser_of
 
 if TYPE_CHECKING:
     from figura.commands.report.contents import Entry
@@ -30,7 +30,7 @@ LIMIT = 5_000_000
 
 def main(arguments: list[str]) -> None:
     """Gather, and write the page."""
-    parser = argparse.ArgumentParser(prog="figura report", description=__doc__.splitlines()[0])
+    parser = parser_of("report", __doc__)
     parser.add_argument("revisions", nargs="*", metavar="REVISION", help="commit, branch, experiment, or workspace")
     parser.add_argument("--output", type=Path, default=Path("report.html"), metavar="FILE", help="default: %(default)s")
     parser.add_argument("--markdown", type=Path, metavar="FOLDER", help="also write report.md and pictures there")
