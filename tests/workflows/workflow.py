@@ -7,7 +7,6 @@ from pipeline.project import ROOT
 from ruamel.yaml import YAML
 
 WORKFLOWS = sorted((ROOT / ".github/workflows").glob("*.yml"))
-HERE = Path(__file__).parent
 
 
 def load(path: Path) -> dict[str, Any]:

@@ -5,7 +5,7 @@ tolerances.py describes the file of tolerances. Of a metric with a bootstrap int
 bounds follow from the same examples, and the interval's width can scale the tolerance. Outputs of the data stages
 (`prepare@...`) must have the same hash in `dvc.lock`. Exits with 1 if a metric is out of tolerance or missing, or if a
 hash differs. Metrics in a file that the pipeline no longer writes count as missing: the file may be the committed one.
-Below the table are the examples of the dumps, and the files of the data, that differ most behind what failed.
+Behind what failed: `figura report REVISION` has the examples that changed most, `dvc diff REVISION` the files of data.
 """
 
 import sqlite3
@@ -43,12 +43,11 @@ def main(arguments: list[str]) -> None:
     except sqlite3.Error as error:  # on a full disk; DVC lets it pass
         raise UserError(f"the databases of DVC, in .dvc/tmp or at core.site_cache_dir: {error}") from None
     failing = [row.metric for row in rows if row.verdict in FAILING]
-    instances = differing_instances([row.metric for row in rows if row.verdict == "violated"], files)
     marked = [("! " if row.verdict in FAILING else "  ", astuple(row)) for row in rows]
     table = [(f"  {COLUMNS[0]}", *COLUMNS[1:]), *((f"{mark}{first}", *rest) for mark, (first, *rest) in marked)]
-    print("\n".join([as_text(table), summary(rows, args.revision), *instances]))
+    print(f"{as_text(table)}\n{summary(rows, args.revision)}")
     if args.markdown:
-        write_text(args.markdown, markdown(rows, args.revision, instances))
+        write_text(args.markdown, markdown(rows, args.revision))
     if failing:
         raise UserError(f"not reproduced: {', '.join(failing[:10])}{', ...' if len(failing) > 10 else ''}")
 
@@ -89,24 +88,6 @@ def _metrics(files: Files) -> dict[str, str]:
     return {path: files.read_text(path) or "" for path in paths}
 
 
-def differing_instances(violated: Sequence[str], files: Files) -> list[str]:
-    """Return lines that name the instances behind violated rows: metrics by dotted name, or paths of data."""
-    if not violated:
-        return []
-
-    from figura.commands.ci.instances import differing_examples, differing_files
-
-    outs = outputs(files.read_text(LOCK) or "", f" of {files.name}")
-    lines = [line for path in violated if path in outs for line in differing_files(files, path)]
-    scores: dict[str, list[str]] = {}
-    for recipe, score, *_ in (f"{name}.".split(".") for name in violated if name not in outs):
-        scores.setdefault(recipe, []).append(score)
-    for recipe, names in scores.items():
-        if f"runs/{recipe}/dump" in outs:
-            lines += differing_examples(files, recipe, names)
-    return lines
-
-
 def summary(rows: Sequence[Row], revision: str) -> str:
     """Return one line: how many values were compared, and how many have each verdict."""
     counts = Counter(row.verdict for row in rows)
@@ -116,15 +97,13 @@ def summary(rows: Sequence[Row], revision: str) -> str:
     return f"{compared} compared with {revision}: {', '.join([*failed, *others])}"
 
 
-def markdown(rows: Sequence[Row], revision: str, instances: Sequence[str] = ()) -> str:
-    """Return the summary and the tables: failing rows and what differs behind them in sight, the rest folded."""
+def markdown(rows: Sequence[Row], revision: str) -> str:
+    """Return the summary and the tables: failing rows in sight, the rest folded."""
     failing = [astuple(row) for row in rows if row.verdict in FAILING]
     rest = [astuple(row) for row in rows if row.verdict not in FAILING]
     parts = [f"**Reproduction: {'failed' if failing else 'passed'}**, {summary(rows, revision)}"]
     if failing:
         parts.append(as_markdown([COLUMNS, *failing]))
-    if instances:
-        parts.append("\n".join(["```", *instances, "```"]))
     if rest:
         table = as_markdown([COLUMNS, *rest])
         parts.append(f"<details><summary>{len(rest)} other rows</summary>\n\n{table}\n\n</details>")

@@ -1,70 +1,12 @@
-"""Curves of runs from the live log and the history; a curve has few points however long it is."""
+"""Curves of runs, from the live log and the history."""
 
-import math
-import sys
-from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
-import numpy as np
+from figura.commands.explore.runs import INTERRUPTED, TRAINING, Run
+from figura.commands.live_log import Points, log_curves, thin
 
-from figura.base.errors import UserError
-from figura.base.files import read_bytes
-from figura.commands.explore.runs import INTERRUPTED, TRAINING, Run, parse_line
-
-MOST = 500
-"""Points of a curve."""
-LAST = 2**53
-"""No iteration is later: floats count no further."""
-LOGGED = ("train", "weight", "lr", "grad_norm", "images_per_second", "seconds", "score")
-"""What a live log tells, by the beginnings of its keys."""
 KINDS = {"raw": "train", "weighted": "weighted", "weight": "weight", "lr": "lr", "grad_norm": "grad_norm"}
 """What a history tells, by the ends of its columns."""
-
-Points = tuple[list[int], list[float]]
-"""The steps of a curve, ascending, and its values; NaN where nothing was finite."""
-
-
-def thin(steps: Sequence[float], values: Sequence[float]) -> Points:
-    """Return a curve of at most `MOST` points: means over windows of equal length, each at the last step of its own."""
-    window = max(1, -(-len(steps) // MOST))
-    ends = [min(start + window, len(steps)) for start in range(0, len(steps), window)]
-    parts = np.split(np.asarray(values, np.float64), ends[:-1])
-    finite = [part[np.isfinite(part)] for part in parts]
-    return [int(steps[end - 1]) for end in ends], [float(one.mean()) if len(one) else math.nan for one in finite]
-
-
-def log_curves(path: Path) -> dict[str, Points]:
-    """Return the curves in a live log: of every so many iterations losses, weights, rates, scores, speed; {} without.
-
-    `validation_batch.*` are losses of the last validation batch. A resumed process repeats the steps after its resume
-    point; they replace the earlier ones. Lines that are no records, such as a half-written one, are left out.
-    """
-    try:
-        lines = read_bytes(path).split(b"\n")
-    except UserError:
-        return {}
-    curves: dict[str, Points] = {}
-    for line in lines:
-        _add(curves, parse_line(line))
-    return {name: thin(*curve) for name, curve in curves.items()}
-
-
-def _add(curves: dict[str, Points], record: Mapping[str, Any]) -> None:
-    step = record.get("step")
-    if not isinstance(step, int | float) or not 0 <= step <= LAST:
-        return
-    for key, value in record.items():
-        head, _, name = key.partition(".")
-        curve = f"validation_batch.{name}" if head == "validation" else key if head in LOGGED else None
-        if curve is None or type(value) not in (int, float) or abs(value) > sys.float_info.max:
-            continue
-        steps, values = curves.setdefault(curve, ([], []))
-        while steps and steps[-1] >= step:
-            steps.pop()
-            values.pop()
-        steps.append(int(step))
-        values.append(float(value))
 
 
 def history_curves(folder: Path) -> dict[str, Points]:

@@ -3,7 +3,6 @@
 The list is made from the ends of files alone, so that a hundred runs take no second.
 """
 
-import json
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,7 +10,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 from figura.base.errors import UserError, one_line
 from figura.base.files import open_regular, read_json, read_text
@@ -177,15 +175,6 @@ def end_of(path: Path, size: int) -> list[bytes]:
         return []
     lines = content.split(b"\n")[:-1]  # the last is empty, or half-written
     return lines[1:] if whole > size else lines
-
-
-def parse_line(line: bytes) -> dict[str, Any]:
-    """Return a record of a live log; {} if the line is none."""
-    try:
-        record = json.loads(line)
-    except (ValueError, RecursionError):
-        return {}
-    return record if isinstance(record, dict) else {}
 
 
 def _total_steps(folder: Path, live: Path) -> int | None:
