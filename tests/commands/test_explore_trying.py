@@ -20,17 +20,22 @@ from figura.commands.explore.cache import Cache
 from figura.commands.explore.project import Project
 from figura.commands.explore.try_labels import label_translator, painted, palette_of
 from figura.commands.explore.try_photos import photo_results
-from figura.commands.explore.trying import read_recipes, recipes_on, shrunk, validation_dataset
+from figura.commands.explore.trying import (
+    LARGEST_FILE,
+    read_recipes,
+    recipes_on,
+    shrunk,
+    uploaded_picture,
+    validation_dataset,
+)
 from figura.commands.explore.trying_people import (
     best_person,
     nearest_joint,
     people_trial,
-    said,
     with_joint,
     without_joint,
 )
-from figura.commands.explore.uploads import LARGEST_FILE, uploaded_picture
-from figura.prediction.result import Box, Joint, Person
+from figura.prediction.result import Box, Person
 from figura.recipe.pipeline import entries
 from figura.recipe.schema import Recipe
 from models.images.pairs import ImagePairs
@@ -204,17 +209,10 @@ def test_pictures_of_any_shape_become_an_appearance(project: Project, recipes: d
     assert note.startswith("all of the picture")
 
 
-def test_what_is_read_is_compared_with_what_was_asked_for() -> None:
-    asked = np.column_stack([np.arange(34.0).reshape(17, 2), np.full(17, 2.0)])
-    asked[3, 2] = 0
-    joints = [Joint(f"joint_{n}", x + 3, y + 4, 0.9) for n, (x, y, _) in enumerate(asked)]  # by 5 pixels
-    weak, strong = (Person(score, Box(1, 2, 20, 29), tuple(joints), "person") for score in (0.05, 0.9))
+def test_a_person_counts_as_read_from_a_score_on() -> None:
+    weak, strong = (Person(score, Box(1, 2, 20, 29), (), "person") for score in (0.05, 0.9))
     assert best_person((weak, strong)) is strong
     assert best_person((weak,)) is None
-    names = [one.name for one in joints]
-    assert said(strong, asked, names) == "score 0.90; joints 5.0 pixels away on average"
-    assert said(None, asked, names) == "nobody is read"
-    assert said(strong, asked, ["nose", *names[1:]]) == "score 0.90"  # of other joints
 
 
 def test_people_of_a_photo_are_read_before_they_are_drawn(

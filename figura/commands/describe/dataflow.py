@@ -6,10 +6,9 @@ Nothing is run, and only the recipe is read. `dry_run.py` adds shapes and costs,
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
-from typing import Literal
+from typing import Any, Literal
 
 from figura.base.errors import UserError, nearest
-from figura.commands.describe.phrases import short, worded
 from figura.engine.build import build_injectors
 from figura.injectors.forward import Forward
 from figura.injectors.tensors import Detach, Interpolate
@@ -221,3 +220,26 @@ def _with_data(recipe: Recipe, entries: Mapping[str, DatasetEntry], panels: Sequ
     data = Box("data", "data", title, lines, outputs=tuple(name for name in provided if name in read))
     unread = tuple(name for name in provided if name not in read)
     return Flow((Panel("data", "data", (), (data,)), *panels), unread)
+
+
+def worded(entry: Mapping[str, Any]) -> str:
+    """Format a declaration: `Linear 0 → 1, 500–1750`, or `WarmUp steps 30, then Cosine 1 → 0, 60–1100`."""
+    options = dict(entry)
+    kind = str(options.pop("type")).rpartition(".")[2]
+    parts = []
+    if {"start", "end", "from", "to"} <= options.keys():
+        first, to, start, end = (options.pop(key) for key in ("from", "to", "start", "end"))
+        parts = [f"{first:g} → {to:g}, {start}–{end}"]
+    parts += [
+        f"{key} {worded(v) if isinstance(v, Mapping) and 'type' in v else short(v)}" for key, v in options.items()
+    ]
+    return f"{kind} {', '.join(parts)}".strip()
+
+
+def short(value: Any) -> str:
+    """Format a value as in YAML, floats without trailing zeros."""
+    if isinstance(value, bool) or value is None:
+        return {True: "true", False: "false", None: "null"}[value]
+    if isinstance(value, float):
+        return f"{value:g}"
+    return f"[{', '.join(map(short, value))}]" if isinstance(value, list | tuple) else str(value)

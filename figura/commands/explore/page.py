@@ -4,18 +4,23 @@ NiceGUI (MIT) is what serves it: its pictures report the mouse, so that joints c
 Streamlit's do not; it is a wheel of 8.5 MB beside Gradio's 31, and Streamlit brings pyarrow.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 
 from nicegui import app, ui
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from figura.base.errors import printable
 from figura.commands.explore.data_tab import data_tab
 from figura.commands.explore.project import Project
 from figura.commands.explore.runs_tab import runs_tab
-from figura.commands.explore.try_tab import try_tab
-from figura.commands.explore.widgets import tabs
+from figura.commands.explore.try_labels import labels_panel
+from figura.commands.explore.try_people import people_panel
+from figura.commands.explore.try_photos import photos_panel
+from figura.commands.explore.trying import read_recipes
+from figura.commands.explore.widgets import computed, tabs
+from figura.recipe.schema import Recipe
 
 ADDRESS = "127.0.0.1"
 OURS = ("127.0.0.1", "localhost")
@@ -24,7 +29,11 @@ BLUE = "#1565c0"
 """Of buttons and the header: white on it has a contrast of 5.7."""
 PATIENCE = 30.0
 """Seconds that a browser may be silent: beside a training on the same cores it is for some, and then loses its page."""
-TABS: dict[str, Callable[[Project], None]] = {"Data": data_tab, "Runs": runs_tab, "Try": try_tab}
+PANELS: dict[str, Callable[[Project, Mapping[str, Recipe]], Awaitable[None]]] = {
+    "People": people_panel,
+    "Label maps": labels_panel,
+    "Photos": photos_panel,
+}
 
 
 class OwnPagesOnly:
@@ -89,3 +98,21 @@ async def frame(project: Project) -> None:
         ui.label("figura").classes("text-lg")
         bar = ui.tabs().props("dense")
     await tabs(bar, {name: partial(build, project) for name, build in TABS.items()})
+
+
+def try_tab(project: Project) -> None:
+    """Build the tab, for the recipes of the moment when it is opened."""
+
+    async def start() -> None:
+        recipes, faults = await computed(read_recipes, project) or ({}, [])
+        with space:
+            for fault in faults:
+                ui.label(printable(fault)).classes("whitespace-pre-wrap break-words")
+            bar = ui.tabs().props("dense align=left no-caps")
+            await tabs(bar, {name: partial(panel, project, recipes) for name, panel in PANELS.items()})
+
+    space = ui.column().classes("w-full")
+    ui.timer(0, start, once=True)
+
+
+TABS: dict[str, Callable[[Project], None]] = {"Data": data_tab, "Runs": runs_tab, "Try": try_tab}

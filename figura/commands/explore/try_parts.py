@@ -10,8 +10,15 @@ from nicegui import events, ui
 from figura.base.errors import UserError, one_line
 from figura.base.pictures import Pixels, encode_png
 from figura.commands.explore.project import Project
-from figura.commands.explore.trying import is_trained, model_of, untrained
-from figura.commands.explore.uploads import KINDS, LARGEST_FILE, refuse_large, uploaded_picture
+from figura.commands.explore.trying import (
+    KINDS,
+    LARGEST_FILE,
+    is_trained,
+    model_of,
+    refuse_large,
+    untrained,
+    uploaded_picture,
+)
 from figura.commands.explore.widgets import Latest, button, computed, data_url, tell
 from figura.recipe.trial import is_try
 

@@ -1,4 +1,4 @@
-"""Trained networks that the page runs: which recipes there are for what, loaded once and run one at a time."""
+"""Trained networks that the page runs, loaded once and one at a time, and pictures that people send to them."""
 
 import threading
 from collections.abc import Iterator, Mapping
@@ -13,7 +13,7 @@ import torch
 import figura
 from figura.base.error_collector import ErrorCollector
 from figura.base.errors import UserError
-from figura.base.pictures import Pixels
+from figura.base.pictures import SUFFIXES, Pixels, decode_raw
 from figura.base.yaml12 import read_yaml
 from figura.commands.explore.cache import CACHE
 from figura.commands.explore.project import Project
@@ -26,6 +26,11 @@ T = TypeVar("T")
 
 COMPUTING = threading.RLock()
 """Held while networks run: seeds belong to the whole process, and two cores are few."""
+LARGEST_FILE = 32 << 20
+"""Bytes."""
+LARGEST_PIXELS = 64_000_000
+"""Pixels; `figura predict` takes four times as many, but here somebody waits, and others use the same memory."""
+KINDS = f"images end in {', '.join(SUFFIXES)}"
 
 
 def read_recipes(project: Project) -> tuple[dict[str, Recipe], list[str]]:
@@ -126,6 +131,25 @@ def shrunk(pixels: Pixels, longest: int) -> Pixels:
         return pixels
     size = [max(1, round(side * longest / max(height, width))) for side in (width, height)]
     return np.asarray(cv2.resize(pixels, (size[0], size[1]), interpolation=cv2.INTER_AREA), dtype=np.uint8)
+
+
+def uploaded_picture(name: str, content: bytes) -> Pixels:
+    """Return the RGB pixels (H, W, 3) of a picture that somebody sent under this name.
+
+    Raises:
+        UserError: the name has another suffix, the file or the picture is too large, or it is no readable picture.
+    """
+    name = Path(name).name or "the file"
+    if Path(name).suffix.lower() not in SUFFIXES:
+        raise UserError(f"{name}: no picture by its name; {KINDS}")
+    refuse_large(name, len(content))
+    return decode_raw(content, Path(name), advice=KINDS, most=LARGEST_PIXELS).pixels
+
+
+def refuse_large(name: str, length: int) -> None:
+    """Raise UserError if a file has more than `LARGEST_FILE` bytes."""
+    if length > LARGEST_FILE:
+        raise UserError(f"{name}: has {length:,} bytes; at most {LARGEST_FILE:,} are allowed")
 
 
 @contextmanager

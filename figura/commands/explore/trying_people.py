@@ -145,7 +145,7 @@ class Drawn:
     Attributes:
         picture: the person, uint8 (P, P, 3).
         reading: the picture, enlarged, with the people read; None if no network reads.
-        text: how near the joints read are to those that were asked for.
+        text: the score of the person read, or why there is none.
     """
 
     picture: Pixels
@@ -167,7 +167,8 @@ class PeopleTrial:
         if self.reader is None:
             return Drawn(picture, None, self.unread)
         result = self._read(picture)
-        return Drawn(picture, result.draw(), said(best_person(result.people), joints, self.drawer.skeleton.keypoints))
+        best = best_person(result.people)
+        return Drawn(picture, result.draw(), "nobody is read" if best is None else f"score {best.score:.2f}")
 
     def appearance(self, pixels: Pixels) -> tuple[Appearance, str]:
         """Return the appearance (3, P, P) of a photo (H, W, 3), and what it shows: the person read, or all of it."""
@@ -189,20 +190,6 @@ def best_person(people: Sequence[Person]) -> Person | None:
     """Return the person of the highest score, if it is at least `LEAST_SCORE`."""
     best = max(people, key=lambda one: one.score, default=None)
     return best if best is not None and best.score >= LEAST_SCORE else None
-
-
-def said(person: Person | None, asked: Joints, names: Sequence[str]) -> str:
-    """Return a line about a person that was read, and how far its joints are from those asked for, (K, 3).
-
-    Joints of other `names` are not compared.
-    """
-    if person is None:
-        return "nobody is read"
-    read, text = person.keypoints, f"score {person.score:.2f}"
-    if [one.name for one in person.joints] != list(names) or not (both := (read[:, 2] > 0) & (asked[:, 2] > 0)).any():
-        return text
-    away = np.linalg.norm(read[both, :2] - asked[both, :2], axis=1).mean()
-    return f"{text}; joints {away:.1f} pixels away on average"
 
 
 def people_trial(project: Project, recipes: Mapping[str, Recipe], name: str) -> PeopleTrial:

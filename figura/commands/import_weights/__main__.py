@@ -17,11 +17,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from figura.base.checksums import SUMS
 from figura.base.errors import UserError, nearest
 from figura.base.exit_status import run
 from figura.base.yaml12 import read_yaml, to_yaml
 from figura.commands import parser_of
-from figura.commands.import_weights.outputs import SUFFIX, refuse_output
 from figura.recipe.load import check_recipe
 from figura.recipe.schema_check import check_schema
 from figura.systems import modules_with
@@ -31,6 +31,10 @@ if TYPE_CHECKING:
 
     from figura.commands.import_weights.plan import Plan
     from figura.recipe.schema import Recipe
+
+SUFFIX = ".safetensors"
+SUFFIXES = {".bin", ".ckpt", ".onnx", ".pkl", ".pt", ".pth", SUFFIX, ".tar"}
+"""Of files of weights; the folder of a run has none of them."""
 
 
 def main(arguments: list[str]) -> None:
@@ -54,6 +58,21 @@ def main(arguments: list[str]) -> None:
     if args.heads and not hasattr(importer, "TYPE"):
         raise UserError(f"--heads: networks of {args.kind} have no heads")
     _convert(args, importer, None if content is None else check_recipe(content, args.recipe))
+
+
+def refuse_output(output: Path) -> None:
+    """Raise UserError if a file of weights lies in a model, if a run has or is a model already, which may be a
+    training's only result, or if the folder of a run is called like a file of weights.
+    """
+    if output.suffix == SUFFIX:
+        if (output.parent / SUMS).exists():
+            raise UserError(f"{output}: {output.parent} is a model, whose {SUMS} guards its files; name another folder")
+    elif output.suffix.lower() in SUFFIXES:
+        raise UserError(f"{output}: a file of weights to write ends in {SUFFIX}; any other name is a run's folder")
+    elif (output / "model").exists():
+        raise UserError(f"{output}/model: a model is there already; remove it, or name another folder")
+    elif (output / SUMS).exists():
+        raise UserError(f"{output}: this is a model; name the folder of another run")
 
 
 def importers() -> dict[str, str]:
