@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from figura.base.errors import UserError, nearest
+from figura.base.errors import UserError
 from figura.base.exit_status import run
 from figura.base.files import write_bytes
 from figura.base.yaml12 import read_yaml
@@ -36,22 +36,13 @@ def main(arguments: list[str]) -> None:
 
     for name in args.sheets:
         recipe, _, sheet = name.partition("/")
-        content = as_webp(strip_of(Path("runs") / recipe / "dump", sheet_settings(recipe_file(recipe), sheet)))
+        settings = read_yaml(recipe_file(recipe))["metrics"]["pictures"][sheet]
+        content = as_webp(strip_of(Path("runs") / recipe / "dump", settings))
         path = args.folder / f"{recipe}.webp"
         if len(content) > LARGEST:
             raise UserError(f"{path}: {len(content):,} bytes; allowed are {LARGEST:,}; name a sheet with fewer columns")
         write_bytes(path, content)
         print(f"{path}: {len(content):,} bytes")
-
-
-def sheet_settings(path: Path, name: str) -> dict[str, Any]:
-    """Return the arguments of a sheet of a params file. Raises UserError if it has no such sheet."""
-    pictures = read_yaml(path).get("metrics", {}).get("pictures", {})
-    sheets = {key: one for key, one in pictures.items() if isinstance(one, dict) and one.get("type") == "images.Sheet"}
-    if name not in sheets:
-        wrong, others = f"{name!r}{nearest(name, sheets)}", ", ".join(sheets) or "none"
-        raise UserError(f"{path}: metrics.pictures has no sheet {wrong}; of images.Sheet: {others}")
-    return dict(sheets[name])
 
 
 def strip_of(folder: Path, sheet: dict[str, Any]) -> "Pixels":

@@ -63,8 +63,10 @@ def text_of(page: str) -> str:
     return html.unescape(re.sub(r"<[^>]*>", " ", re.sub(r"(?s)<(style|script).*?</\1>", "", page)))
 
 
-def test_figures_are_those_of_the_metrics_files(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    main(["--recipe", "toy"])
+def test_page_and_markdown_have_the_figures_of_the_metrics_files(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main(["--recipe", "toy", "--markdown", "md"])
     page = (project / "report.html").read_text()
     text = " ".join(text_of(page).split())
     assert "psnr higher is better 21.12 20.5 to 22.25 baseline 15.75" in text
@@ -73,11 +75,7 @@ def test_figures_are_those_of_the_metrics_files(project: Path, capsys: pytest.Ca
     assert "120 iterations, batches of 4, bf16" in text
     assert "train 3,000" in text
     assert "toy: left out:" in capsys.readouterr().out  # its flow: there is no class toy.Net
-
-
-def test_one_file_holds_everything_and_names_are_escaped(project: Path) -> None:
-    main(["--recipe", "toy"])
-    page = (project / "report.html").read_text()
+    # one file holds everything, and names are escaped
     assert not re.search(r'(?:src|href)="(?!data:|#)', page)  # nothing is fetched
     assert "<i>odd" not in page
     assert "&lt;i&gt;odd&lt;/i&gt;" in page
@@ -87,10 +85,7 @@ def test_one_file_holds_everything_and_names_are_escaped(project: Path) -> None:
     widths = re.findall(r'<img src="data:image/webp[^>]*width="(\d+)" height="(\d+)"', page)
     assert set(widths) == {("1400", "21"), ("1400", "28"), ("1400", "35"), ("1400", "14")}
     assert len(re.findall(r'<img src="data[^>]* alt="[^"]{20,}"', page)) == 4
-
-
-def test_markdown_says_the_same_beside_its_pictures(project: Path) -> None:
-    main(["--recipe", "toy", "--markdown", "md"])
+    # Markdown says the same beside its pictures
     text = (project / "md/report.md").read_text()
     assert "| `psnr` | higher | 21.12 | 20.5 to 22.25 | 15.75 |" in text
     assert "| `a.deep.share` | 0.1235 |" in text

@@ -78,7 +78,7 @@ def export(model: Path, recipe: Recipe, output: Path, form: str, tolerance: floa
     unused = [name for name in networks if name not in calls.called]
     missing = [name for name in networks if name in calls.called - have]
     done = Exported(form, [], calls.faults, unused, missing)
-    _make_folder(output)
+    output.mkdir(parents=True, exist_ok=True)
     for name, call in calls.files.items():
         file = File(output / f"{name}{SUFFIXES[form]}")
         try:
@@ -89,13 +89,6 @@ def export(model: Path, recipe: Recipe, output: Path, form: str, tolerance: floa
     if not done.files:
         raise UserError("\n".join([f"{model}: no mode of evaluate calls a network that can be exported", *done.faults]))
     return done
-
-
-def _make_folder(output: Path) -> None:
-    try:
-        output.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"--output {output}: no folder can be made there: {error.strerror}") from None
 
 
 def _export_call(model: Path, recipe: Recipe, call: Call, file: File, form: str, tolerance: float) -> None:
