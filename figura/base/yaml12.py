@@ -1,64 +1,30 @@
-"""YAML 1.2's core schema, read as DVC reads it: `3e-4` is a number, `no` is text, and keys are unique text.
-
-What DVC reads differently, such as `1_000` or `2020-01-01`, is rejected, so that no value differs from the one that DVC
-tracks. So are tags, deep nesting, and aliases that expand to millions of values.
-"""
+"""YAML 1.2's core schema: `3e-4` is a number, `no` is text, and keys are unique text."""
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, ClassVar, Never
+from typing import Any, ClassVar
 
 import yaml
 
 from figura.base.errors import UserError
 from figura.base.files import read_text
 
-LARGEST = 2**20
-"""Maximum bytes of a file. A recipe has about 10,000."""
-DEEPEST = 64
-"""Maximum nesting of maps and lists. A recipe has about 8 levels."""
-MOST = 100_000
-"""Maximum number of values, with aliases expanded. A recipe has about 500."""
-DIGITS = 1000
-"""Maximum characters of a number."""
-PREFIX = "tag:yaml.org,2002:"
-TEXT, MERGE, DISPUTED = f"{PREFIX}str", f"{PREFIX}merge", "read in two ways"
-NUMERIC = "+-.0123456789"
-INT = re.compile(r"[-+]?([0-9]+|0o[0-7]+|0x[0-9a-fA-F]+)\Z")
-FLOAT = re.compile(
-    r"""([-+]?( [0-9]+ (\.[0-9]*)? ([eE][-+]?[0-9]+)?
-              | \.[0-9]+ ([eE][-+][0-9]+)?
-              | \.(inf|Inf|INF))
-       | \.(nan|NaN|NAN))\Z""",
-    re.VERBOSE,
+LARGEST = 2**20  # bytes of a file; a recipe has about 10,000
+DEEPEST = 64  # nested maps and lists; a recipe has about 8
+MOST = 100_000  # values, with aliases expanded; a recipe has about 500
+NULL, BOOL, INT, FLOAT, MERGE, TEXT, LIST, MAP = (
+    f"tag:yaml.org,2002:{kind}" for kind in ("null", "bool", "int", "float", "merge", "str", "seq", "map")
 )
-TWO_READINGS = re.compile(
-    r"""([-+]?( [0-9_]+ | 0b[01_]+ | 0o[0-7_]+ | 0x[0-9a-fA-F_]+
-              | [0-9][0-9_]* (\.[0-9_]*)? ([eE][-+]?[0-9]+)?
-              | \.[0-9_]+ ([eE][-+][0-9]+)?
-              | \.[0-9]+ [eE][0-9]+)
-       | [0-9]{4}-[0-9]{2}-[0-9]{2}
-       | [0-9]{4}-[0-9]{1,2}-[0-9]{1,2} ([Tt]|[ \t]+) [0-9]{1,2}:[0-9]{2}:[0-9]{2} (\.[0-9]*)?
-         ([ \t]*(Z|[-+][0-9]{1,2}(:[0-9]{2})?))?
-       | =)\Z""",
-    re.VERBOSE,
-)
-# Tag, form and first characters of plain scalars that are not text; the first match wins.
-FORMS = (
-    (f"{PREFIX}null", re.compile(r"(~|null|Null|NULL)?\Z"), ["~", "n", "N", ""]),
-    (f"{PREFIX}bool", re.compile(r"(true|True|TRUE|false|False|FALSE)\Z"), list("tTfF")),
-    (f"{PREFIX}int", INT, list(NUMERIC)),
-    (f"{PREFIX}float", FLOAT, list(NUMERIC)),
-    (MERGE, re.compile(r"<<\Z"), ["<"]),
-    (DISPUTED, TWO_READINGS, list(NUMERIC + "=")),
-)
-UNPRINTABLE = r"[^\t\n\r -~\xa0-\u2027\u202a-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
-UNREADABLE = re.compile(rf"{UNPRINTABLE}|^%(?!YAML +1\.2\s)[A-Z]+", re.MULTILINE)
-"""Characters and directives that YAML 1.1 and 1.2 read differently."""
-
-
-class Refusal(yaml.MarkedYAMLError):
-    """Valid YAML that is rejected here."""
+FORMS = {  # of plain scalars that are not text: YAML 1.2.2, section 10.3.2, and the merge key of YAML 1.1
+    NULL: r"~|null|Null|NULL|",
+    BOOL: r"true|True|TRUE|false|False|FALSE",
+    INT: r"[-+]?([0-9]+|0o[0-7]+|0x[0-9a-fA-F]+)",
+    FLOAT: r"[-+]?((\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|\.(inf|Inf|INF))|\.(nan|NaN|NAN)",
+    MERGE: "<<",
+}
+# The key None stands for any first character. Longer texts are no numbers.
+RESOLVERS = {None: [(tag, re.compile(rf"(?=.{{,999}}\Z)({form})\Z")) for tag, form in FORMS.items()]}
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
@@ -68,147 +34,106 @@ def read_yaml(path: Path) -> dict[str, Any]:
         UserError: not a regular file of UTF-8 text, more than `LARGEST` bytes, no mapping at the top, or rejected by
             `parse_yaml`.
     """
-    text = read_text(path, "a YAML file is needed", LARGEST).replace("\r\n", "\n").replace("\r", "\n")
-    content = parse_yaml(text, str(path))
+    content = parse_yaml(read_text(path, "a YAML file is needed", LARGEST), str(path))
     if not isinstance(content, dict):
         found = "nothing" if content is None else type(content).__name__
         raise UserError(f"{path}: found {found}, expected a mapping of sections")
     return content
 
 
-def parse_yaml(text: str, source: str, place: bool = True) -> Any:
+def parse_yaml(text: str, source: str) -> Any:
     """Return the value of a YAML text of one document; None if it is empty.
 
-    Messages start with `source`, such as a path, and with line and column if `place` is true.
-
     Raises:
-        UserError: not YAML, a key that is duplicate or not text, a tag, an alias inside its own anchor, a scalar that
-            DVC reads differently from YAML 1.2, more than `MOST` values, or nested more than `DEEPEST` deep.
+        UserError: not YAML, a tag, a key that is duplicate or not text, more than `MOST` values, or nested more than
+            `DEEPEST` deep. The message starts with `source`, such as a path.
     """
     try:
-        if (found := UNREADABLE.search(text)) is not None:
-            before = text[: found.start()]
-            start = yaml.Mark("", 0, before.count("\n"), len(before) - before.rfind("\n") - 1, None, 0)
-            cure = "leave it out" if found[0][0] == "%" else "write it as an escape, in double quotes"
-            raise Refusal(problem=f"{found[0]!r} cannot be read here: {cure}", problem_mark=start)
-        return yaml.load(text, _Loader)
-    except (OverflowError, ValueError):  # an escape such as "\UFFFFFFFF"
-        raise UserError(f"{source}: not valid YAML: an escape of a character that does not exist") from None
+        loader = _Loader(text)
+        node = loader.get_single_node()
+        if node is None:
+            return None
+        _count(node, 1, {})
+        return loader.construct_document(node)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
-        where = f"{source}:{mark.line + 1}:{mark.column + 1}" if mark and place else source
-        what = "" if isinstance(error, Refusal) else "not valid YAML: "
+        where = f"{source}:{mark.line + 1}:{mark.column + 1}" if mark else source
+        what = "" if type(error) is yaml.MarkedYAMLError else "not valid YAML: "
         problem = ", ".join(part.splitlines()[0] for part in (error.context, error.problem) if part)
         raise UserError(f"{where}: {what}{problem}") from None
-
-
-def to_yaml(content: dict[str, Any]) -> str:
-    """Write plain values as YAML 1.2, block style, keys in their order."""
-    text: str = yaml.dump(
-        content, Dumper=Dumper, default_flow_style=False, sort_keys=False, width=120, allow_unicode=True
-    )
-    return text
-
-
-def _resolvers() -> dict[str, list[tuple[str, re.Pattern[str]]]]:
-    """Return tags and forms of plain scalars by first character, in PyYAML's format."""
-    resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}
-    for tag, form, characters in FORMS:
-        for character in characters:
-            resolvers.setdefault(character, []).append((tag, form))
-    return resolvers
+    except RecursionError:
+        raise UserError(f"{source}: nested more than {DEEPEST} deep") from None
+    except (yaml.YAMLError, OverflowError, ValueError, LookupError) as error:  # `"\UFFFFFFFF"`, `!!bool 5`
+        raise UserError(f"{source}: not valid YAML: {str(error).splitlines()[0]}") from None
 
 
 class _Loader(yaml.SafeLoader):
-    """Reads YAML 1.2. It checks limits and keys while it composes, before it follows any nesting.
+    """libyaml, PyYAML's parser in C, would crash on deep nesting."""
 
-    PyYAML's parser in C, libyaml, accepts texts that DVC rejects, and crashes on deep nesting.
-    """
-
-    yaml_implicit_resolvers = _resolvers()
-
-    def __init__(self, text: str) -> None:
-        super().__init__(text)
-        self.depth = self.values = 0
-        self.sizes: dict[str, int] = {}  # number of values of each anchor
-
-    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
-        """Compose a node, and count its values and those of its aliases."""
-        event: Any = self.peek_event()
-        is_alias, is_collection = isinstance(event, yaml.AliasEvent), isinstance(event, yaml.CollectionStartEvent)
-        before = self.values
-        if is_alias and event.anchor in self.anchors and event.anchor not in self.sizes:
-            raise Refusal(problem="an alias inside what it stands for", problem_mark=event.start_mark)
-        if re.search("[\ud800-\udfff]", getattr(event, "value", "")):
-            raise Refusal(problem="half a character, which no file can hold", problem_mark=event.start_mark)
-        if getattr(event, "tag", None) not in (None, TEXT):
-            raise Refusal(problem="a tag, which is not supported", problem_mark=event.start_mark)
-        self.values += self.sizes.get(event.anchor, 0) if is_alias else 1
-        self.depth += is_collection
-        if self.depth > DEEPEST:
-            raise Refusal(problem=f"nested more than {DEEPEST} deep", problem_mark=event.start_mark)
-        if self.values > MOST:
-            problem = f"more than {MOST:,} values, each alias counted as what it stands for"
-            raise Refusal(problem=problem, problem_mark=event.start_mark)
-        node: yaml.Node | None = super().compose_node(parent, index)
-        self.depth -= is_collection
-        if event.anchor is not None:
-            self.sizes.setdefault(event.anchor, self.values - before)
-        return node
-
-    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
-        """Compose a map, whose keys must be text and unique: DVC cannot show params with others."""
-        node: yaml.MappingNode = super().compose_mapping_node(anchor)
-        names = set[str]()
-        for key, _ in node.value:
-            if not isinstance(key, yaml.ScalarNode) or key.tag not in (TEXT, MERGE) or not key.value:
-                found = f" {key.value}; write it in quotes" if isinstance(key, yaml.ScalarNode) and key.value else ""
-                problem = f"a key that is no text, which DVC cannot show:{found}".removesuffix(":")
-                raise Refusal(problem=problem, problem_mark=key.start_mark)
-            if key.value in names:
-                raise Refusal(problem=f"a key stands twice: {key.value}", problem_mark=key.start_mark)
-            names.add(key.value)
-        return node
+    yaml_implicit_resolvers = RESOLVERS
 
     def number(self, node: yaml.ScalarNode) -> int | float:
         """Return the value of a number."""
         text = str(self.construct_scalar(node))
-        if len(text) > DIGITS:
-            raise Refusal(problem=f"a number of {len(text)} digits is too long", problem_mark=node.start_mark)
-        if node.tag == f"{PREFIX}float":
+        if node.tag == FLOAT:
             return float(re.sub(r"\.(?=[iInN])", "", text))
         return int(text, 0 if text.lstrip("+-")[:2] in ("0o", "0x") else 10)
 
-    def refuse(self, node: yaml.ScalarNode) -> Never:
-        """Raise `Refusal` for a scalar that DVC reads differently."""
-        text = node.value
-        problem = f"DVC and YAML 1.2 read {text} differently: write '{text}' in quotes, or a number in its plain form"
-        raise Refusal(problem=problem, problem_mark=node.start_mark)
-
-    yaml_constructors: ClassVar[dict[str | None, Any]] = {
-        **{tag: yaml.SafeLoader.yaml_constructors[tag] for tag in (TEXT, f"{PREFIX}seq", f"{PREFIX}map", None)},
-        f"{PREFIX}null": lambda loader, node: None,
-        f"{PREFIX}bool": lambda loader, node: node.value.lower() == "true",
-        f"{PREFIX}int": number,
-        f"{PREFIX}float": number,
-        MERGE: refuse,
-        DISPUTED: refuse,
+    yaml_constructors: ClassVar[dict[str, Any]] = {
+        **{tag: yaml.SafeLoader.yaml_constructors[tag] for tag in (NULL, BOOL, TEXT, LIST, MAP)},
+        **dict.fromkeys((INT, FLOAT), number),
     }
 
 
-class Dumper(yaml.SafeDumper):
-    """Writes YAML 1.2 without libyaml: DVC hashes resolved recipes, which must be equal on every machine."""
+def _count(node: yaml.Node, depth: int, counts: dict[int, int]) -> int:
+    """Return how many values a node stands for, aliases expanded. Raises MarkedYAMLError for `_faults`."""
+    if id(node) in counts:
+        return counts[id(node)]
+    counts[id(node)] = MOST  # until it is known: an alias inside its own anchor makes too many
+    for place, problem in _faults(node, depth):
+        raise yaml.MarkedYAMLError(problem=problem, problem_mark=place.start_mark)
+    parts = node.value if isinstance(node, yaml.SequenceNode) else []
+    parts = [part for pair in node.value for part in pair] if isinstance(node, yaml.MappingNode) else parts
+    counts[id(node)] = 1 + sum(_count(part, depth + 1, counts) for part in parts)
+    if counts[id(node)] > MOST:
+        problem = f"more than {MOST:,} values, each alias counted as what it stands for"
+        raise yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark)
+    return counts[id(node)]
 
-    yaml_implicit_resolvers = _resolvers()
+
+def _faults(node: yaml.Node, depth: int) -> Iterator[tuple[yaml.Node, str]]:
+    if node.tag not in (*FORMS, TEXT, LIST, MAP):
+        yield node, "a tag, which is not supported"
+    if isinstance(node, yaml.ScalarNode):
+        if re.search("[\ud800-\udfff]", node.value):
+            yield node, "half a character, which no file can hold"
+    elif depth > DEEPEST:
+        yield node, f"nested more than {DEEPEST} deep"
+    names = set[str]()
+    for key, _ in node.value if isinstance(node, yaml.MappingNode) else ():
+        if key.tag not in (TEXT, MERGE) or not key.value:
+            yield key, "a key that is no text, which DVC cannot show; write it in quotes"
+        if key.value in names:
+            yield key, f"a key stands twice: {key.value}"
+        names.add(key.value)
 
 
-def _write_float(dumper: yaml.SafeDumper, number: float) -> yaml.ScalarNode:
-    return dumper.represent_scalar(f"{PREFIX}float", re.sub("(?=inf|nan)", ".", repr(number)))
+class _Dumper(yaml.SafeDumper):
+    """Not libyaml's: DVC hashes resolved recipes, which must be equal on every machine."""
+
+    yaml_implicit_resolvers = RESOLVERS
 
 
-def _write_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    return dumper.represent_scalar(TEXT, text, style='"' if re.search(rf"\n|{UNPRINTABLE}", text) else None)
+_Dumper.add_representer(
+    float, lambda dumper, number: dumper.represent_scalar(FLOAT, re.sub("(?=inf|nan)", ".", repr(number)))
+)
+_Dumper.add_representer(  # PyYAML takes \x85 for a line break when it reads text that is not in double quotes
+    str,
+    lambda dumper, text: dumper.represent_scalar(TEXT, text, style='"' if re.search("[\n\x85\u2028]", text) else None),
+)
 
 
-Dumper.add_representer(float, _write_float)
-Dumper.add_representer(str, _write_text)
+def to_yaml(content: dict[str, Any]) -> str:
+    """Write plain values as YAML 1.2, block style, keys in their order."""
+    options: dict[str, Any] = {"default_flow_style": False, "sort_keys": False, "width": 120, "allow_unicode": True}
+    return str(yaml.dump(content, Dumper=_Dumper, **options))

@@ -27,7 +27,7 @@ def overridden(content: dict[str, Any], assignments: Sequence[str], sections: Se
             )
         if len(names) > DEEPEST:
             raise UserError(f"--set {assignment}: a key of {len(names)} names; at most {DEEPEST} are allowed")
-        value = parse_yaml(text, f"--set {assignment}", place=False)
+        value = parse_yaml(text, f"--set {assignment}")
         content = _with(content, names, value, assignment)
     return content
 

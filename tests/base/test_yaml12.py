@@ -1,4 +1,4 @@
-"""Reading equals DVC's or refuses, scalar by scalar and file by file; what is written reads back as it was."""
+"""Reading equals DVC's, scalar by scalar and file by file; what is written reads back as it was."""
 
 import math
 import random
@@ -20,12 +20,10 @@ from figura.base.errors import UserError
 from figura.base.yaml12 import parse_yaml, read_yaml, to_yaml
 
 ROOT = Path(__file__).parents[2]
-REFUSED = "refused"
 ALPHABET = "0123456789_.+-eExobXaf:~=ynYN<"
-DATES = ("2020-01-01", "2020-1-12T10:30:00Z", "2020-01-01 1:30:00.25 +01:00", "2020-12-1 10:30:00 -5")
 PIECES = [
-    "a", "b c", "word " * 30, "x" * 150, "é", "😀", "no", "null", "~", "true", "Yes", "1", "_", ".", "e", "E", "0x",
-    "0b", "+", "-", "- ", "=", "<<", "2020-01-01", "10:30:00", ".inf", ".nan", " ", "  ", "\n", "\n\n", "\t", "\r",
+    "a", "b c", "word " * 30, "x" * 150, "é", "😀", "no", "null", "~", "true", "Yes", "1", ".", "e", "E", "0x",
+    "+", "-", "- ", "10:30:00", ".inf", ".nan", " ", "  ", "\n", "\n\n", "\t", "\r",
     "\x00", "\x7f", "\x85", "\u2028", "\xa0", "\ufeff", ": ", ":", "#", " #", '"', "'", "\\", "%",
     "%YAML 1.1", "@", "`", "!",
     "!!str", "&a", "*a", "[", "]", "{", "}", ",", "?", "|", ">", "---", "...",
@@ -65,63 +63,38 @@ TABLE = {
     "+": "+", "e3": "e3", "1e": "1e", "1.2.3": "1.2.3", "12:30": "12:30", "190:20:30": "190:20:30", "1:30.5": "1:30.5",
     "_1": "_1", "._e3": "._e3", "12a": "12a", "2020-1-1": "2020-1-1", "2020-01": "2020-01", "1-2": "1-2", "==": "==",
     "<": "<", "<<<": "<<<", "'1_000'": "1_000", '"2020-01-01"': "2020-01-01", "'='": "=",
-    '"\\u2028"': "\u2028", "!!str 12": "12",
-    "! 12": REFUSED, "!!int '3'": REFUSED, "0b2": "0b2", "1__": REFUSED, "1_000": REFUSED, "1__0": REFUSED,
-    "-_1": REFUSED, "-_": REFUSED, "0_": REFUSED, "1_0.5": REFUSED, "1._": REFUSED, "._": REFUSED, "._5": REFUSED,
-    "1_0e3": REFUSED, "0b11": REFUSED, "-0b1": REFUSED, "0b_": REFUSED, "0x_f": REFUSED, "0x1_f": REFUSED,
-    "0o1_7": REFUSED, ".5e3": REFUSED, "-.5E3": REFUSED, "2020-01-01": REFUSED, "2020-13-45": REFUSED,
-    "2020-01-01T10:30:00": REFUSED, "2020-1-1 1:30:00.5 +1": REFUSED, "2020-01-01 10:30:00Z": REFUSED, "=": REFUSED,
-    "<<": REFUSED, "!!int 1_0": REFUSED, "!!int x": REFUSED, "!!bool yes": REFUSED, "!!set {b}": REFUSED,
-    "!!binary aGk=": REFUSED, "!own 1": REFUSED, "9" * 5000: REFUSED,
+    '"\\u2028"': "\u2028", "!!str 12": "12", "! 12": 12, "!!int '3'": 3, "0b2": "0b2",
 }  # fmt: skip
+APART = {  # YAML 1.2 has them as text and `.5e3` as a number, while DVC goes by YAML 1.1 or refuses them
+    "1__": "1__", "1_000": "1_000", "-_1": "-_1", "0_": "0_", "1_0.5": "1_0.5", "._5": "._5", "0b11": "0b11",
+    "0x_f": "0x_f", ".5e3": 500.0, "2020-01-01": "2020-01-01", "2020-13-45": "2020-13-45", "=": "=", "<<": "<<",
+    "9" * 5000: "9" * 5000,
+}  # fmt: skip
+DIFFER = re.compile(r"[-+]?(.*_.*|0b[01]+|\.[0-9]+[eE][0-9]+)|[0-9]{4}-.*|=|<<")
 
 
-@pytest.mark.parametrize("scalar", TABLE)
-def test_a_scalar_is_what_dvc_reads_or_refused(scalar):
-    text = f"a: {scalar}"
-    value = read(text)
-    if TABLE[scalar] is REFUSED:
-        assert isinstance(value, UserError)
-        assert str(value).startswith("p.yaml:1:4: ")
-        if "DVC" in str(value):
-            assert not same(read_by_dvc(text), {"a": scalar}) or is_float(scalar)  # `.5e3` is text to DVC alone
-    else:
-        assert same(value, {"a": TABLE[scalar]})
-        assert same(value, read_by_dvc(text))
+@pytest.mark.parametrize("scalar", TABLE | APART)
+def test_a_scalar_is_what_dvc_reads(scalar):
+    value = read(f"a: {scalar}")
+    assert same(value, {"a": (TABLE | APART)[scalar]})
+    assert (scalar in TABLE) == same(value, read_by_dvc(f"a: {scalar}"))
 
 
-def is_float(text):
-    return math.isfinite(float(text))
-
-
-def without_some(letters, rng):
-    return "".join(letter for letter in letters if rng.random() > 0.04)
-
-
-def test_short_scalars_and_dates_are_what_dvc_reads_or_refused():
+def test_short_scalars_and_dates_are_what_dvc_reads():
     rng = random.Random(0)
     scalars = ["".join(letters) for length in (1, 2) for letters in product(ALPHABET, repeat=length)]
-    scalars += ["".join(rng.choices(ALPHABET, k=rng.randint(3, 4))) for _ in range(2000)]
-    scalars += ["".join(rng.choices("01_.+-eE", k=rng.randint(3, 6))) for _ in range(1500)]
-    scalars += [without_some(rng.choice(DATES), rng) for _ in range(300)]
-    refused = 0
+    scalars += ["".join(rng.choices(ALPHABET, k=rng.randint(3, 4))) for _ in range(600)]
+    scalars += ["".join(rng.choices("01_.+-eE", k=rng.randint(3, 6))) for _ in range(600)]
     for scalar in dict.fromkeys(scalars):
-        text = f"a: {scalar}"
-        value, dvc = read(text), read_by_dvc(text)
-        if not isinstance(value, UserError):
-            assert same(value, dvc), scalar
-        elif "DVC" in str(value):
-            assert not same(dvc, {"a": scalar}) or is_float(scalar), scalar  # `.5e3` is text to DVC alone
-            refused += 1
-        else:
+        value, dvc = read(f"a: {scalar}"), read_by_dvc(f"a: {scalar}")
+        if isinstance(value, UserError):
             assert isinstance(dvc, Exception), scalar
-    assert refused > 50
+        else:
+            assert same(value, dvc) or DIFFER.fullmatch(scalar), scalar
 
 
 def test_every_file_of_the_repository():
-    names = subprocess.run(
-        ["git", "ls-files"], cwd=ROOT, check=True, capture_output=True, text=True
-    ).stdout.splitlines()
+    names = subprocess.run(["git", "ls-files"], cwd=ROOT, check=True, capture_output=True, text=True).stdout.split()
     paths = [ROOT / name for name in names if name.endswith((".yaml", ".yml")) or name == "dvc.lock"]
     assert len(paths) > 10
     for path in paths:
@@ -157,31 +130,26 @@ def test_a_structure_is_what_dvc_reads(text):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("a: 1\nb: 1_000\n", ":2:4: DVC and YAML 1.2 read 1_000 differently: write '1_000' in quotes, or a number "),
-        ("é: [x, 2020-01-01]", ":1:8: DVC and YAML 1.2 read 2020-01-01 differently"),
-        ("a: 1\nb: x\u2028y", r":2:5: '\u2028' cannot be read here"),
-        ("# c\n%YAML 1.1\n---\na: yes", ":2:1: '%YAML' cannot be read here: leave it out"),
-        (r'a: "\UFFFFFFFF"', ": not valid YAML: an escape of a character that does not exist"),
-        (r'a: "\U00110000"', ": not valid YAML: an escape of a character that does not exist"),
+        ("a: x\0y", ": not valid YAML: unacceptable character #x0000: special characters are not allowed"),
+        (r'a: "\UFFFFFFFF"', ": not valid YAML: "),
+        (r'a: "\U00110000"', ": not valid YAML: "),
+        ("a: !!bool 5", ": not valid YAML: "),
         (r'a: "\ud800"', ":1:4: half a character, which no file can hold"),
         ("a: {b: 1, 'b': 2}", ":1:11: a key stands twice: b"),
         ("<<: {a: 1}\n<<: {b: 1}", ":2:1: a key stands twice: <<"),
-        ("a: 1\n<<: {b: 1}\na: 2", ":3:1: a key stands twice: a"),
         ("a: [b, c\n", ":2:1: not valid YAML: while parsing a flow sequence"),
         ("a: 1\n---\nb: 1", ":2:1: not valid YAML: expected a single document"),
         ("a: *b", ":1:4: not valid YAML: found undefined alias"),
         ("<<: 1", ":1:5: not valid YAML: while constructing a mapping"),
-        ("\ta: 1", ":1:1: not valid YAML: while scanning for the next token"),
         ("a: !!python/object/apply:os.system ['true']", ":1:4: a tag, which is not supported"),
+        ("a: !!int [1]", ":1:4: not valid YAML: expected a scalar node"),
         ("? {a: 1}\n: 2", ":1:3: a key that is no text, which DVC cannot show"),
-        ("a: {1: x, b: y}", ":1:5: a key that is no text, which DVC cannot show: 1; write it in quotes"),
+        ("a: {1: x, b: y}", ":1:5: a key that is no text, which DVC cannot show; write it in quotes"),
         ("a: {'': x}", ":1:5: a key that is no text, which DVC cannot show"),
-        ("a: &x\n  b: [*x]", ":2:7: an alias inside what it stands for"),
-        ("a: &x {<<: *x}", ":1:12: an alias inside what it stands for"),
-        ("a: " + 5000 * "9", ":1:4: a number of 5000 digits is too long"),
-        ("a: 0x" + 5000 * "f", ":1:4: a number of 5002 digits is too long"),
+        ("a: &x\n  b: [*x]", ":2:6: more than 100,000 values"),
+        ("a: &x {<<: *x}", ":1:4: more than 100,000 values"),
         ("a: " + 64 * "[" + 64 * "]", ":1:67: nested more than 64 deep"),
-        ("a: " + 100_000 * "[" + 100_000 * "]", ":1:67: nested more than 64 deep"),
+        ("a: " + 100_000 * "[" + 100_000 * "]", ": nested more than 64 deep"),
         ("".join(depth * " " + "a:\n" for depth in range(300)), ":65:65: nested more than 64 deep"),
     ],
 )
@@ -204,11 +172,11 @@ def laughs(lists, form="[{}]"):
 @pytest.mark.parametrize(
     ("text", "line"),
     [
-        # 1, 1 + 9 * 2 + 1, ... each list and its text are values: the sixth list is the first of more than 100,000
+        # 2, 19, 172, 1,549, 13,942, 125,479: each list and its text are values
         (laughs(6), 6),
         (laughs(50), 6),
         (laughs(50, "{{<<: [{}]}}").replace("<<: [x: x]", "x: x"), 6),
-        ("a: &x [" + 400 * "0," + "]\nb: [\n" + 250 * "*x,\n" + "]", 251),
+        ("a: &x [" + 400 * "0," + "]\nb: [\n" + 250 * "*x,\n" + "]", 2),
     ],
     ids=["short", "long", "merges", "shared many times"],
 )
@@ -236,14 +204,9 @@ def check_written(content):
     assert same(read_by_dvc(text), content), text
 
 
-@pytest.mark.parametrize("scalar", TABLE)
-def test_any_text_reads_back(scalar):
-    check_written({"a": scalar, "b": [scalar, {"c": scalar}]})
-    if scalar:
-        check_written({scalar: 1})
-
-
 def test_whatever_is_written_reads_back():
+    for scalar in TABLE:
+        check_written({"a": scalar, "b": [scalar, {"c": scalar}]} | ({scalar: 1} if scalar else {}))
     rng = random.Random(0)
 
     def word():
@@ -259,7 +222,7 @@ def test_whatever_is_written_reads_back():
             return [value(depth + 1) for _ in range(rng.randint(0, 3))]
         return {word() or "a": value(depth + 1) for _ in range(rng.randint(0, 3))}
 
-    for _ in range(500):
+    for _ in range(200):
         check_written({rng.choice(["a", "b", word() or "c"]): value(0) for _ in range(3)})
 
 

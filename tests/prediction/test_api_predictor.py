@@ -437,7 +437,7 @@ def test_settings_and_what_is_wrong_with_them(toys, tmp_path):
     for settings, message in {
         ("predict.data.peices", 2): "unknown argument of Reds 'peices'",
         ("predict.mode", "🎨 Größe"): r"predict\.mode: found '🎨 Größe'; expected a name",
-        ("predict.mode", "\ud800"): "cannot be read here",
+        ("predict.mode", "\ud800"): "unacceptable character",
         ("predict.data.pieces", float("nan")): "settings: predict.data.pieces: .*; allowed are numbers, strings",
         ("predict.data.pieces", frozenset({1})): "settings: predict.data.pieces: .*; allowed are numbers, strings",
         ("predict.mode", tmp_path): f"predict.mode: found '{tmp_path}'",
