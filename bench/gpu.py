@@ -52,7 +52,7 @@ from figura.base.yaml12 import read_yaml, to_yaml
 from figura.commands.describe.dry_run import meta_networks, run_training
 from figura.commands.describe.footprint import footprint
 from figura.engine.checkpointing import checkpoint_modules
-from figura.recipe.overrides import overridden
+from figura.recipe.dotted_keys import overridden
 from figura.recipe.schema import Recipe
 
 ROOT = Path(__file__).absolute().parents[1]

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from figura.base.yaml12 import read_yaml
 from figura.engine.weights import to_device
+from figura.recipe.dotted_keys import overridden
 from figura.recipe.load import check_recipe
-from figura.recipe.overrides import overridden
 from figura.recipe.schema import Recipe
 from figura.training.trainer import Trainer
 

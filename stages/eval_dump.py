@@ -20,8 +20,8 @@ from figura.base.lock import hold
 from figura.base.yaml12 import read_yaml
 from figura.evaluation.model_folder import kept, model_folder, refuse_other_networks, trained_facts
 from figura.live.causes import print_causes
+from figura.recipe.dotted_keys import overridden
 from figura.recipe.load import check_recipe
-from figura.recipe.overrides import overridden
 from figura.recipe.schema_check import check_schema
 from figura.recipe.trial import mark
 from figura.recipe.untracked_files import refuse_untracked

@@ -25,8 +25,8 @@ from figura.base.errors import UserError
 from figura.base.yaml12 import parse_yaml, read_yaml
 from figura.engine.build import build_schedule
 from figura.recipe.completion import with_data
+from figura.recipe.dotted_keys import overridden
 from figura.recipe.load import check_recipe
-from figura.recipe.overrides import overridden
 from figura.recipe.schema import Declaration, Recipe
 from figura.recipe.types import LOSS, NETWORK, build
 from models.pose.scenes import KINDS

@@ -28,8 +28,8 @@ from figura.command import COMMANDS
 from figura.data.preparation.datasets import read_dataset
 from figura.recipe import trusted
 from figura.recipe.completion import with_data
+from figura.recipe.dotted_keys import overridden
 from figura.recipe.load import check_recipe
-from figura.recipe.overrides import overridden
 from figura.recipe.pipeline import instances
 from figura.recipe.schema import Declaration, Recipe
 from models.images.adversarial_losses import Kind

@@ -12,6 +12,7 @@ import stat
 import subprocess
 import tempfile
 from collections.abc import Iterator
+from configparser import ConfigParser, Error
 from contextlib import contextmanager
 from functools import cache
 from glob import escape
@@ -207,6 +208,23 @@ def git(*arguments: str) -> str | None:
         return subprocess.run(["git", *arguments], capture_output=True, text=True, check=True, timeout=10).stdout
     except (OSError, subprocess.SubprocessError):
         return None
+
+
+def dvc_cache(start: Path) -> Path | None:
+    """Return the folder of the cache of the DVC repository around a folder; None if there is none.
+
+    Only the repository's own configuration is read (`.dvc/config`, `.dvc/config.local`). A relative `cache.dir` is one
+    from `.dvc`. A configuration that cannot be read counts as empty: DVC itself will say so.
+    """
+    for dvc in (folder / ".dvc" for folder in (start, *start.parents)):
+        if dvc.is_dir():
+            config = ConfigParser(interpolation=None, strict=False)
+            try:
+                config.read([dvc / "config", dvc / "config.local"], encoding="utf-8")
+            except (Error, ValueError):
+                return dvc / "cache"
+            return dvc / config.get("cache", "dir", fallback="cache").strip("'\"")
+    return None
 
 
 @cache

@@ -17,8 +17,8 @@ from figura.base.errors import UserError
 from figura.base.pictures import write_png
 from figura.base.yaml12 import read_yaml
 from figura.commands import parser_of
+from figura.recipe.dotted_keys import overridden
 from figura.recipe.load import check_recipe
-from figura.recipe.overrides import overridden
 from figura.recipe.schema_check import check_schema
 
 SPLITS = ("train", "validation", "evaluate")

@@ -11,8 +11,7 @@ from typing import Any
 from figura.base.errors import UserError
 from figura.base.yaml12 import read_yaml
 from figura.evaluation.model_folder import model_recipe, refuse_other_networks
-from figura.recipe.dotted_keys import texts
-from figura.recipe.overrides import overridden
+from figura.recipe.dotted_keys import overridden, texts
 from figura.recipe.pipeline import PIPELINE
 from figura.recipe.schema_check import check_schema
 from figura.recipe.trusted import OPTION, refuse_untrusted, refuse_untrusted_model

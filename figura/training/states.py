@@ -22,9 +22,8 @@ from accelerate.utils import gather_object
 from safetensors import SafetensorError
 
 from figura.base.checksums import damage
-from figura.base.dvc_cache import dvc_cache
 from figura.base.errors import UserError, one_line
-from figura.base.files import read_json, write_text
+from figura.base.files import dvc_cache, read_json, write_text
 from figura.base.manifest import MANIFEST
 from figura.code.closure import code_of, declared_types
 from figura.interfaces import Callback

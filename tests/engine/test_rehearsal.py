@@ -17,8 +17,8 @@ from real_people import leave_out_plots
 
 from figura.base.yaml12 import read_yaml, to_yaml
 from figura.commands import predict
+from figura.recipe.dotted_keys import overridden
 from figura.recipe.load import check_recipe
-from figura.recipe.overrides import overridden
 from figura.training.trainer import Trainer
 from stages import eval_dump, prepare, train
 

@@ -20,8 +20,8 @@ from figura.commands.describe import __main__ as describe
 from figura.data.preparation.datasets import Dataset
 from figura.data.preparation.prepare import prepare
 from figura.engine.build import build_datasets, build_networks, build_schedule
+from figura.recipe.dotted_keys import overridden
 from figura.recipe.load import check_recipe
-from figura.recipe.overrides import overridden
 from figura.recipe.schema import Recipe
 from figura.training.sanity_check import sanity_check
 from figura.training.trainer import Trainer

@@ -42,8 +42,8 @@ from figura.data.preparation.datasets import read_dataset
 from figura.engine.build import build_networks
 from figura.engine.weights import load_weights
 from figura.prediction.inputs import Photo, find_files
+from figura.recipe.dotted_keys import overridden
 from figura.recipe.load import check_recipe
-from figura.recipe.overrides import overridden
 from figura.recipe.schema_check import check_schema
 from models.images.photos import Photos
 from models.images.weight_files import WeightFile

@@ -7,8 +7,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from figura.base.dvc_cache import dvc_cache
 from figura.base.errors import UserError
+from figura.base.files import dvc_cache
 from figura.base.pictures import Orientation, picture_facts
 from figura.data.formats.records import Size, UnusableError
 from figura.data.preparation.outcome import Rejected
