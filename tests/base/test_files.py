@@ -4,55 +4,86 @@ import errno
 import fcntl
 import json
 import os
+import resource
 import signal
 import subprocess
-import sys
 from contextlib import suppress
 
 import pytest
 
+from figura.base import files
 from figura.base.checksums import damage, refuse_damaged, write_sums
 from figura.base.errors import UserError
-from figura.base.files import (
-    read_bytes,
-    read_json,
-    read_rows,
-    replacing,
-    replacing_folder,
-    tidy,
-    write_bytes,
-)
+from figura.base.files import read_bytes, read_json, read_rows, replacing, replacing_folder, tidy, write_bytes
 from figura.base.lock import hold
 
+OLD = {"a.txt": "old"}
 
-@pytest.mark.parametrize(("mask", "mode"), [("022", "644"), ("077", "600"), ("002", "664")])
+
+def contents(folder):
+    return {path.name: path.read_text() for path in folder.iterdir()}
+
+
+def status_of(call):
+    """Return the exit status of a forked process that calls a function; negative for a signal, 1 for an error."""
+    if (child := os.fork()) == 0:
+        with suppress(Exception):
+            call()
+            os._exit(0)
+        os._exit(1)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+@pytest.mark.parametrize(("mask", "mode"), [("022", "644"), ("077", "600")])
 def test_permissions_are_what_the_umask_leaves(tmp_path, mask, mode):
-    write = "import sys; from pathlib import Path; from figura.base.files import write_text"
-    code = f"{write}; write_text(Path(sys.argv[1]), 'a')"
-    subprocess.run(
-        ["sh", "-c", f'umask {mask}; exec "$@"', "sh", sys.executable, "-c", code, tmp_path / "a"], check=True
-    )
+    def write():
+        os.umask(int(mask, 8))
+        files._umask.cache_clear()
+        write_bytes(tmp_path / "a", b"a")
+
+    assert status_of(write) == 0
     assert oct((tmp_path / "a").stat().st_mode)[-3:] == mode
-
-
-def test_a_full_disk_leaves_the_old_file(tmp_path):
-    """A limit on the size of files stands for the disk: the write ends with an error in both cases."""
-    path = tmp_path / "a"
-    write_bytes(path, b"old")
-    code = (
-        "import resource, signal, sys; from pathlib import Path; from figura.base.files import write_bytes;"
-        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN); resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000));"
-        "write_bytes(Path(sys.argv[1]), b'x' * 1001)"
-    )
-    done = subprocess.run([sys.executable, "-c", code, path], check=False, capture_output=True, text=True)
-    assert done.stderr.endswith(f"OSError: [Errno 27] File too large: {str(path)!r}\n")
-    assert (os.listdir(tmp_path), path.read_bytes()) == (["a"], b"old")
 
 
 def test_the_longest_name_that_the_system_takes_can_be_written(tmp_path):
     path = tmp_path / ("x" * 251 + ".png")
     write_bytes(path, b"a")
     assert path.read_bytes() == b"a"
+
+
+def fill_the_disk(path):
+    """A limit on the size of files stands for the disk: the write ends with an error in both cases."""
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+    try:
+        write_bytes(path, b"x" * 1001)
+    except OSError as error:
+        os._exit(error.errno if error.filename == str(path) else 1)
+
+
+def fail_while_writing(path):
+    with replacing(path) as temporary:
+        assert (temporary.parent, temporary.suffix) == (path.parent, path.suffix)
+        temporary.write_text("half")
+        raise OSError("disk full")
+
+
+def die_while_writing(path):
+    with replacing(path) as temporary:
+        temporary.write_text("half")
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+@pytest.mark.parametrize(
+    ("write", "status"), [(fill_the_disk, errno.EFBIG), (fail_while_writing, 1), (die_while_writing, -signal.SIGKILL)]
+)
+@pytest.mark.parametrize("before", [{}, OLD])
+def test_a_failure_leaves_what_was_there(tmp_path, before, write, status):
+    for name, text in before.items():
+        (tmp_path / name).write_text(text)
+    assert status_of(lambda: write(tmp_path / "a.txt")) == status
+    tidy(tmp_path)  # what a killed process leaves
+    assert contents(tmp_path) == before
 
 
 def unreadable(folder, kind):
@@ -103,35 +134,6 @@ def test_what_cannot_be_read_is_an_error_with_advice(tmp_path, kind, reason):
     assert str(raised.value).endswith("; run it again")
 
 
-def fail_while_writing(path):
-    with replacing(path) as temporary:
-        assert (temporary.parent, temporary.suffix) == (path.parent, path.suffix)
-        temporary.write_text("half")
-        raise OSError("disk full")
-
-
-@pytest.mark.parametrize("before", [[], ["a.txt"]])
-def test_a_failure_leaves_what_was_there_and_nothing_else(tmp_path, before):
-    for name in before:
-        (tmp_path / name).write_text("old")
-    with pytest.raises(OSError, match="disk full"):
-        fail_while_writing(tmp_path / "a.txt")
-    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == dict.fromkeys(before, "old")
-
-
-def test_a_kill_while_writing_leaves_the_old_file(tmp_path):
-    path = tmp_path / "a.txt"
-    path.write_text("old")
-    code = (
-        "import os, signal, sys; from pathlib import Path; from figura.base.files import replacing\n"
-        "with replacing(Path(sys.argv[1])) as temporary:\n"
-        "    temporary.write_text('half'); os.kill(os.getpid(), signal.SIGKILL)\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code, str(path)], check=False)
-    assert done.returncode == -signal.SIGKILL
-    assert path.read_text() == "old"
-
-
 def replace_folder(path, dies_at=None):
     """Replace a folder whose file says old; the rename that dies, of two, is that to a path of this name."""
     rename = os.rename
@@ -141,13 +143,12 @@ def replace_folder(path, dies_at=None):
             os.kill(os.getpid(), signal.SIGKILL)
         rename(source, target)
 
-    child = os.fork()
-    if child == 0:
+    def replace():
         os.rename = dying
         with replacing_folder(path) as hidden:
             (hidden / "said").write_text("new")
-        os._exit(0)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+    return status_of(replace)
 
 
 @pytest.mark.parametrize("dies_at", [".run.old", "run"])
@@ -181,11 +182,6 @@ def test_a_folder_that_cannot_be_replaced_stays(tmp_path, monkeypatch):
     assert ((path / "said").read_text(), os.listdir(tmp_path)) == ("old", ["run"])
 
 
-def test_rows_of_a_table_are_texts(tmp_path):
-    (tmp_path / "t.csv").write_bytes(b'step,a\n1,"x, y"\n2\n')
-    assert read_rows(tmp_path / "t.csv", "step") == [{"step": "1", "a": "x, y"}, {"step": "2", "a": ""}]
-
-
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
@@ -196,7 +192,9 @@ def test_rows_of_a_table_are_texts(tmp_path):
         (b"step,a\n\xff,1\n", r"byte 7 is no UTF-8: the file is damaged or no text"),
     ],
 )
-def test_no_table_is_an_error_with_advice(tmp_path, content, reason):
+def test_rows_of_a_table_are_texts_and_no_table_is_an_error_with_advice(tmp_path, content, reason):
+    (tmp_path / "t.csv").write_bytes(b'step,a\n1,"x, y"\n2\n')
+    assert read_rows(tmp_path / "t.csv", "step") == [{"step": "1", "a": "x, y"}, {"step": "2", "a": ""}]
     (tmp_path / "t.csv").write_bytes(content)
     with pytest.raises(UserError, match=rf"t\.csv: {reason}; remove it$"):
         read_rows(tmp_path / "t.csv", "step", "remove it")
@@ -216,16 +214,16 @@ def test_what_a_killed_process_left_is_removed_and_nothing_else(tmp_path):
         (tmp_path / name).touch()
     wanted = sorted(tmp_path.rglob("*"))
     for path in (tmp_path / "one.json", tmp_path / "below/no_suffix", tmp_path / "below/two.csv"):
-        child = os.fork()
-        if child == 0:
-            with replacing(path):
-                os.kill(os.getpid(), signal.SIGKILL)
-        os.waitpid(child, 0)
+        status_of(lambda path=path: die_while_writing(path))
     assert len(list(tmp_path.rglob("*"))) == len(wanted) + 3
     tidy(tmp_path / "one.json")
     assert len(list(tmp_path.rglob("*"))) == len(wanted) + 2
     tidy(tmp_path)
     assert sorted(tmp_path.rglob("*")) == wanted
+
+
+CAFE = os.fsdecode(b"caf\xe9")
+"""A name that is no text."""
 
 
 @pytest.fixture
@@ -237,13 +235,10 @@ def folder(tmp_path):
     return tmp_path
 
 
-def test_the_tool_of_gnu_reads_them(folder):
+def test_the_tool_of_gnu_reads_them_and_each_flipped_bit_of_them_is_damage(folder):
     done = subprocess.run(["sha256sum", "-c", "SHA256SUMS"], cwd=folder, capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["a:", "OK", "b.txt:", "OK", "inner/ü:", "OK"]
     assert damage(folder) is None
-
-
-def test_each_flipped_bit_of_the_sums_is_damage(folder):
     content = (folder / "SHA256SUMS").read_bytes()
     for bit in range(0, 8 * len(content), 7):
         flipped = bytearray(content)
@@ -259,20 +254,14 @@ def test_each_flipped_bit_of_the_sums_is_damage(folder):
         (lambda folder: (folder / "inner/ü").unlink(), "inner/ü is missing (SHA256SUMS)"),
         (lambda folder: (folder / "more").touch(), "more is not listed (SHA256SUMS)"),
         (lambda folder: (folder / "SHA256SUMS").unlink(), "SHA256SUMS: no such file"),
+        (lambda folder: (folder / CAFE).write_text("b"), f"{CAFE} has another SHA-256 (SHA256SUMS)"),
     ],
 )
 def test_what_differs_is_named(change, said, folder):
+    (folder / CAFE).touch()
+    write_sums(folder)
     change(folder)
     assert damage(folder).endswith(said)
-
-
-def test_a_name_that_is_no_text_is_named_as_it_is(folder):
-    name = os.fsdecode(b"caf\xe9")
-    (folder / name).touch()
-    write_sums(folder)
-    assert damage(folder) is None
-    (folder / name).write_text("b")
-    assert damage(folder) == f"{name} has another SHA-256 (SHA256SUMS)"
 
 
 def test_sums_that_are_cut_off_confirm_nothing(folder):
@@ -319,6 +308,9 @@ def test_a_second_process_is_refused_at_once_with_who_holds_it(run, holder):
     assert said.startswith(f"{run}: process {holder} on {os.uname().nodename}, since 20")
     assert "pytest" in said
     assert said.endswith(" is at work there; wait for it, or stop it")
+    (run / ".lock").write_bytes(b"\xff")  # damaged
+    with pytest.raises(UserError, match=r"run: another process is at work there"), hold(run):
+        pass
 
 
 def test_a_killed_process_holds_nothing_though_its_child_lives_on(run, holder):
@@ -334,12 +326,6 @@ def test_other_folders_and_a_lock_left_by_anybody_are_free(run, holder):
     (other / ".lock").write_text(json.dumps({"pid": 1, "host": "elsewhere", "since": "2020", "command": "x"}) * 9)
     with hold(other):
         assert json.loads((other / ".lock").read_text())["pid"] == os.getpid()
-
-
-def test_who_holds_it_is_unknown_where_the_text_is_damaged(run, holder):
-    (run / ".lock").write_bytes(b"\xff")
-    with pytest.raises(UserError, match=r"run: another process is at work there"), hold(run):
-        pass
 
 
 def test_a_file_system_without_locks_is_a_warning(run, monkeypatch, capsys):
