@@ -156,10 +156,6 @@ def _is(value: Any, kind: str) -> bool:
     return value.type == kind if isinstance(value, torch.device) else isinstance(value, str) and value[:4] == kind
 
 
-def _aliased(value: Any) -> Any:
-    return ALIAS if _is(value, "cuda") else value
-
-
 def _without_lists(index: Any) -> Any:
     """Return an index in which lists are tensors on the CPU: PyTorch itself would make them on the meta device."""
     if isinstance(index, tuple):

@@ -122,13 +122,3 @@ def test_bad_input_gives_one_error_and_loses_nothing(
     for word in expected:
         assert word in said
     assert before.items() <= written(project).items()
-
-
-def test_a_stage_that_is_given_bad_input_ends_with_status_1_and_no_traceback(project: Project) -> None:
-    project.set("params.yaml", {"train.stepz": 3})
-    before = written(project)
-    done = project.run("python", "-m", "stages.train", "params.yaml", "runs/vunet", code=1)
-    assert "Traceback" not in done.stderr
-    assert done.stderr.count("error:") == 1
-    assert "params.yaml: train.stepz" in done.stderr
-    assert before.items() <= written(project).items()
