@@ -18,7 +18,7 @@ import pytest
 import torch
 import yaml
 from loading import find_class
-from test_docs import content, merged
+from test_docs import content, fences, merged, outside_blocks
 
 from figura.base.error_collector import ErrorCollector, alternatives, is_schema, locate
 from figura.base.errors import UserError
@@ -45,22 +45,18 @@ KEY = rf"((?:{'|'.join(Recipe.model_fields)}|datasets)(?:\.(?:\w+|<\w+>))+)(?:(?
 each_page = pytest.mark.parametrize("page", PAGES)
 
 
-def prose(page: str) -> str:
-    return re.sub(r"^```.*?^```", "", PAGES[page], flags=re.MULTILINE | re.DOTALL)
-
-
-def blocks(page: str, language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", PAGES[page], re.MULTILINE | re.DOTALL)
+def spans(text: str) -> list[str]:
+    return [span.replace("\\|", "|") for span in re.findall(r"`([^`]+)`", text)]
 
 
 def rows(page: str) -> list[list[str]]:
     """The cells of each row of each table, outside of blocks of code."""
-    lines = [line for line in prose(page).splitlines() if line.startswith("|") and not line.startswith("| ---")]
+    lines = [
+        line
+        for line in outside_blocks(PAGES[page]).splitlines()
+        if line.startswith("|") and not line.startswith("| ---")
+    ]
     return [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines]
-
-
-def spans(text: str) -> list[str]:
-    return [span.replace("\\|", "|") for span in re.findall(r"`([^`]+)`", text)]
 
 
 def whole(page: str) -> dict[str, Any]:
@@ -73,9 +69,9 @@ def original(page: str) -> dict[str, Any]:
     if page == "nectargan":
         return json.loads((PATHS[page].parent / f"{TRAINING[page]}.json").read_text())["config"]
     if page == "vunet":
-        (text,) = [block for block in blocks(page, "yaml") if block.startswith("# edflow")]
+        (text,) = [block for block in fences(PAGES[page], "yaml") if block.startswith("# edflow")]
         return parse_yaml(text, page)
-    (text,) = blocks(page, "yaml [^\n]+")
+    (text,) = fences(PAGES[page], "yaml [^\n]+")
     return yaml.safe_load(text)  # as DL-Art-School reads it: YAML 1.1
 
 
@@ -228,19 +224,6 @@ def published(page: str) -> Recipe:
     return check_recipe(content(file), Path(file))
 
 
-def test_learning_rates_are_those_of_the_flags():
-    """The guide's schedule in its own formulas: N batches an epoch, --lr-decay 220 240 --lr-decay-epochs=10."""
-    schedule = build_schedule(
-        published("openpifpaf").steps["network"].lr_schedule, "lr_schedule", ErrorCollector(Path())
-    )
-    batches = 56_599 // 32
-    steps = np.arange(250 * batches, step=97)
-    warm_up = np.minimum(0.001 ** np.maximum(1 - steps / batches, 0), 1)
-    decay = np.prod([0.1 ** np.clip((steps - epoch * batches) / (10 * batches), 0, 1) for epoch in (220, 240)], axis=0)
-    np.testing.assert_allclose([schedule(int(step)) for step in steps], warm_up * decay, rtol=1e-12)
-    assert published("openpifpaf").train.steps == 250 * batches
-
-
 def test_adversarial_losses_of_the_whole_recipe_are_those_of_the_configuration():
     """DL-Art-School's `ragan`: the generator has half the sum of two cross-entropies, the discriminator all of it."""
     real, fake = np.random.default_rng(3).normal(size=(2, 5, 1))
@@ -300,7 +283,7 @@ def test_nectargan_s_rates_by_epoch():
 
 
 def test_nectargan_s_weight_by_epoch():
-    (block,) = [one for one in blocks("nectargan", "yaml") if one.startswith("# in recipes/pix2pix.yaml")]
+    (block,) = [one for one in fences(PAGES["nectargan"], "yaml") if one.startswith("# in recipes/pix2pix.yaml")]
     recipe = check_recipe(merged(content("recipes/pix2pix.yaml"), parse_yaml(block, "page")), Path("page"))
     weight = build_schedule(recipe.losses["G_L1"].schedule, "schedule", ErrorCollector(Path()))
     # NectarGAN's table of linear 100 -> 0 from 2 to 6, whose epochs count from 0

@@ -72,7 +72,7 @@ def own_modules(tmp_path, monkeypatch) -> Callable[[str], None]:
     """A function that writes the blocks of a page that begin with `# in NAME.py`, so that they can be imported."""
 
     def write(page: str) -> None:
-        for block in fences(page, "python"):
+        for block in fences(EVERY[page], "python"):
             if name := re.match(r"# in (\w+)\.py\n", block):
                 with (tmp_path / f"{name[1]}.py").open("a") as file:
                     file.write(block)
@@ -83,19 +83,19 @@ def own_modules(tmp_path, monkeypatch) -> Callable[[str], None]:
     return write
 
 
-def fences(page: str, language: str) -> list[str]:
+def fences(text: str, language: str) -> list[str]:
     """Return the blocks of a page between ``` lines that name a language."""
-    return re.findall(rf"^```{language}\n(.*?)^```", EVERY[page], re.MULTILINE | re.DOTALL)
+    return re.findall(rf"^```{language}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
 
 
-def prose(page: str) -> str:
+def outside_blocks(text: str) -> str:
     """Return a page without its blocks."""
-    return re.sub(r"^```.*?^```", "", PAGES[page].read_text(), flags=re.MULTILINE | re.DOTALL)
+    return re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
 
 
 def spans(page: str) -> list[str]:
     """Return what stands between backticks, a line break inside as a blank."""
-    return [" ".join(span.split()) for span in re.findall(r"(?<!`)`([^`]+)`(?!`)", prose(page))]
+    return [" ".join(span.split()) for span in re.findall(r"(?<!`)`([^`]+)`(?!`)", outside_blocks(EVERY[page]))]
 
 
 def commands(page: str) -> list[list[str]]:
@@ -187,7 +187,7 @@ def test_instances_of_stages_exist():
     published = "".join(path.read_text() for path in (ROOT / "recipes/published").glob("*.yaml"))
     entries = re.findall(r"^#   (\w+):$", published, re.MULTILINE)  # for data/params.yaml, at the top of each file
     entries += re.findall(
-        r"^  (\w+):$", "".join(block for page in EVERY for block in fences(page, "yaml")), re.MULTILINE
+        r"^  (\w+):$", "".join(block for page in EVERY for block in fences(EVERY[page], "yaml")), re.MULTILINE
     )
     items["${datasets}"] = dict.fromkeys([*content("data/params.yaml")["datasets"], *entries])
     items["${recipes}"] = recipe_map() | own_entry()
@@ -223,7 +223,7 @@ def merged(base: Any, change: Any) -> Any:
 SNIPPETS = [
     (page, "".join(re.findall(r"\A# in (\S+)$", block, re.MULTILINE)), block)
     for page in EVERY
-    for block in fences(page, "yaml")
+    for block in fences(EVERY[page], "yaml")
     if page != "data/raw/README.md"  # tests/stages/test_prepare_splits.py reads these
     and not block.startswith("# edflow")
 ]
@@ -327,10 +327,9 @@ def test_dotted_keys_exist():
 def test_files_and_folders_exist():
     names = {path.name for path in ROOT.iterdir()}
     wrong = []
-    for page in EVERY:
-        lines = [
-            word.strip(",") for tree in fences(page, "") for line in tree.splitlines() for word in first_words(line)
-        ]
+    for page, text in EVERY.items():
+        rows = [row for tree in fences(text, "") for row in tree.splitlines()]
+        lines = [word.strip(",") for row in rows for word in first_words(row)]
         for path in [*spans(page), *lines]:
             plain = re.fullmatch(r"[\w./-]+", path) and (path.split("/")[0] in names or path.startswith("docs/"))
             known_kind = "/" in path or path.endswith((".py", ".md", ".yaml", ".toml", ".lock", ".yml"))
@@ -347,7 +346,7 @@ def first_words(line: str) -> list[str]:
 def test_links_lead_somewhere():
     wrong = []
     for name, page in PAGES.items():
-        for target, anchor in re.findall(r"\]\((?!http)([^)#\s]*)(?:#([^)]*))?\)", prose(name)):
+        for target, anchor in re.findall(r"\]\((?!http)([^)#\s]*)(?:#([^)]*))?\)", outside_blocks(EVERY[name])):
             path = page.parent / target if target else page
             known = path.exists() and (not anchor or anchor in anchors(path.read_text()))
             wrong += [] if known else [f"{name}: {target}#{anchor}"]
@@ -356,7 +355,7 @@ def test_links_lead_somewhere():
 
 def anchors(text: str) -> set[str]:
     """Return what links to the headings of a page say after `#`, on the site and on GitHub."""
-    titles = re.findall(r"^#+ (.*)$", re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL), re.MULTILINE)
+    titles = re.findall(r"^#+ (.*)$", outside_blocks(text), re.MULTILINE)
     return {re.sub(r"\s", "-", re.sub(r"[^\w\s-]", "", title.lower()).strip()) for title in titles}
 
 
@@ -400,11 +399,11 @@ def test_the_site_is_built_without_a_warning(tmp_path):
 def test_classes_and_modules_exist():
     wrong = []
     systems = "|".join(path.name for path in (ROOT / "models").iterdir() if path.is_dir())
-    for page in EVERY:
+    for page, text in EVERY.items():
         for name in spans(page):
             if re.fullmatch(rf"(models\.[\w.]+|({systems})\.[A-Z]\w+)\.?\w*", name) and find_class(name) is None:
                 importlib.import_module(name)
-        for block in fences(page, "python"):
+        for block in fences(text, "python"):
             compile(block, page, "exec")
             for module, classes in re.findall(r"^from ([\w.]+) import (.+)$", block, re.MULTILINE):
                 home = importlib.import_module(module)
@@ -542,7 +541,7 @@ def test_the_tree_has_every_folder():
     files = [path.split("/") for path in listed.stdout.splitlines() if path[0] != "."]
     folders = {parts[0] for parts in files if len(parts) > 1}
     folders |= {parts[1] for parts in files if parts[0] in ("figura", "models") and len(parts) > 2}
-    (tree,) = fences("architecture.md", "")
+    (tree,) = fences(EVERY["architecture.md"], "")
     assert folders <= set(re.findall(r"(?:^|\s)(\w+)/", tree))
 
 
