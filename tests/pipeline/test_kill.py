@@ -34,10 +34,10 @@ def kill_when(project: Project, reached: Callable[[], bool]) -> None:
         child.wait()
 
 
-@pytest.fixture(scope="module")
-def killed(finished: Project, tmp_path_factory: pytest.TempPathFactory) -> Project:
+@pytest.fixture
+def project(finished: Project, tmp_path: Path) -> Project:
     """The tiny project as a kill leaves it after the second resume point of a training of which nobody knows."""
-    project = finished.copy(tmp_path_factory.mktemp("killed") / "figura")
+    project = finished.copy(tmp_path / "figura")
     project.run("rm", "-rf", *TRAINED, "runs/vunet/finished", ".dvc/cache")
     path = project.folder / "dvc.lock"
     path.write_text(re.sub(r"(?m)^  train@vunet:\n(    .*\n)*", "", path.read_text()))
@@ -46,34 +46,18 @@ def killed(finished: Project, tmp_path_factory: pytest.TempPathFactory) -> Proje
     return project
 
 
-@pytest.fixture
-def project(killed: Project, tmp_path: Path) -> Project:
-    """A copy of it."""
-    return killed.copy(tmp_path / "figura")
-
-
 def append(path: Path, line: str) -> None:
     """Add a line to a file of code."""
     path.write_text(f"{path.read_text()}\n{line}\n")
 
 
-def test_a_killed_training_goes_on_though_comments_and_code_of_another_system_changed(
-    finished: Project, project: Project
-) -> None:
-    expected = finished.outputs()
-    append(project.folder / "models/pose/decode/overlays.py", "CHANGED = 1")
-    append(project.folder / "models/pose/encoders.py", "CHANGED = 1")
-    append(project.folder / "figura/training/trainer.py", "# nothing but a comment")
-    done = project.run("dvc", "repro", "train@vunet")
-    assert "resumed after iteration 6" in done.stdout
-    assert project.outputs() == expected | {"code": project.outputs()["code"]}  # which has changed for other stages
-    assert not (project.folder / REFUSED).exists()
-
-
 def test_a_state_of_other_code_is_refused_with_the_reason_and_taken_when_asked(
     finished: Project, project: Project
 ) -> None:
+    """Comments, and code of another system, are no reason."""
     history = finished.outputs()["runs/vunet/history"]
+    append(project.folder / "models/pose/encoders.py", "CHANGED = 1")
+    append(project.folder / "figura/engine/step.py", "# nothing but a comment")
     append(project.folder / "figura/training/trainer.py", "CHANGED = 1")
     reason = (
         "not resumed, training starts afresh: the state of iteration 6 was made by another code "

@@ -131,42 +131,7 @@ def test_a_new_recipe_is_two_files_and_a_line_and_runs_by_itself(project: Projec
     }
     assert (project.folder / "plots/tiny/pictures/mixed.jpg").is_file()
     assert stale(project) == set()
-    its_code_counts(project)
     project.commit("tiny")  # with the folders of its weights, which are empty
     assert project.run("git", "ls-files", "weights/tiny").stdout.split() == [
         f"weights/tiny/{kind}/.gitkeep" for kind in ("losses", "metrics", "start")
     ]
-
-
-def its_code_counts(project: Project) -> None:
-    """What the recipe's types import counts, with no word of it in dvc.yaml; comments do not."""
-    folder, both = project.folder / "models/tiny", {"train@tiny", "eval-dump@tiny"}
-    code = folder / "tiny.py"
-    before = code.read_text()
-    code.write_text(f"{before}# nothing but a comment\n")
-    assert stale(project) == set()
-
-    code.write_text(before.replace("import torch\n", "import torch\nfrom models.tiny.shapes import SIDE\n", 1))
-    (folder / "shapes.py").write_text("SIDE = 3\n")
-    assert stale(project) == both
-    project.run("dvc", "commit", "--force", *both)  # as after a run
-    assert stale(project) == set()
-    (folder / "shapes.py").write_text("SIDE = 4\n")
-    assert stale(project) == both
-    code.write_text(before)
-    (folder / "shapes.py").unlink()
-    assert stale(project) == both  # without the import, as it was before the last run
-
-
-def test_code_that_cannot_be_followed_is_an_error_with_its_line(project: Project) -> None:
-    add_recipe(project.folder)
-    code = project.folder / "models/tiny/tiny.py"
-    line = code.read_text().count("\n") + 3
-    code.write_text(f"{code.read_text()}\nimport importlib\nSHAPES = importlib.import_module(str('json'))\n")
-    said = f"models/tiny/tiny.py:{line}: loads a module whose name is no constant"
-    failed = project.run("dvc", "repro", code=None)
-    assert failed.returncode != 0
-    assert said in failed.stderr
-    assert said in project.run("figura", "why", code=1).stderr
-    code.write_text(code.read_text().replace("str('json')", "'json'"))
-    assert stale(project) == stages_of("tiny")

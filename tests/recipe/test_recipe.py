@@ -10,7 +10,7 @@ from loading import modules_loaded_by
 from figura.base.error_collector import ErrorCollector
 from figura.base.errors import UserError
 from figura.base.yaml12 import read_yaml
-from figura.recipe.load import check_recipe, load_recipe
+from figura.recipe.load import check_recipe
 from figura.recipe.resolved import resolved
 from figura.recipe.types import LOSS, NETWORK, find_type
 
@@ -46,14 +46,6 @@ def test_resolved_is_a_recipe_again(tmp_path):
     again = check_recipe(content | rest, path)
     assert again.read_from(recipe.path) == recipe
     assert resolved(again) == text
-
-
-def test_missing_and_undecodable_files(tmp_path):
-    with pytest.raises(UserError, match=r"p\.yaml: no such file"):
-        load_recipe(tmp_path / "p.yaml")
-    (tmp_path / "p.yaml").write_bytes(b"a: \xff\xfe\n")
-    with pytest.raises(UserError, match=r"byte 3 is no UTF-8"):
-        load_recipe(tmp_path / "p.yaml")
 
 
 ROOT = Path(__file__).parents[2]

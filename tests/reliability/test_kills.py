@@ -234,16 +234,6 @@ def test_a_run_that_is_in_training_refuses_others_and_says_who_is_at_work(work: 
     assert work.differences() == []
 
 
-@pytest.mark.parametrize("host", [socket.gethostname(), "another"])
-def test_who_held_a_run_once_holds_nobody_up(host: str, work: Workplace) -> None:
-    """The process that is named lives, as one that got the number of a dead one; or it is of another machine."""
-    work.remove(work.outputs("eval-dump"))
-    holder = {"pid": 1, "host": host, "since": "2026-01-01 00:00:00+00:00", "command": "python -m figura.launch train"}
-    (work.folder / work.run / ".lock").write_text(json.dumps(holder))
-    assert wait(work.start("eval-dump"), LIMIT) == 0, work.said()
-    assert work.differences() == []
-
-
 def test_a_dataset_that_is_being_prepared_is_not_prepared_twice(work: Workplace) -> None:
     with held(work, "prepare", "data/prepared/.*.partial/*") as child:
         assert refused(work, "prepare").startswith(f"error: data/prepared/{work.data}: process {child.pid} on ")
