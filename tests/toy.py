@@ -5,6 +5,7 @@ import json
 import os
 import signal
 from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -12,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from figura.base.yaml12 import parse_yaml
 from figura.dump import Dump
 from figura.interfaces import Example, ExampleDataset, Loss
 from figura.recipe.load import check_recipe
@@ -139,7 +141,86 @@ class Mean(Score):
         return {"mean": bootstrap.estimate(dump.table[self.column].to_numpy())}
 
 
-PAINT: dict[str, Any] = {"type": "Forward", "network": "painter", "inputs": {"x": "x"}, "outputs": {"image": "image"}}
+RECIPE = """
+seed: 3
+data:
+  train: {ramps: {type: toy.Ramps, length: 22, jitter: 0.1}}
+  validation: {ramps: {type: toy.Ramps, length: 6}}
+  batch_size: 4
+networks: {painter: {type: toy.Painter, width: 2, dropout: 0.1}}
+losses:
+  distance: {type: toy.Distance, inputs: {image: image, target: y}, weight: 2.0}
+  square:
+    type: toy.Distance
+    power: 2.0
+    inputs: {image: image, target: y}
+    weight: 0.5
+    schedule: {type: Linear, start: 2, end: 6, from: 0.0, to: 1.0}
+steps:
+  painter:
+    trains: [painter]
+    optimizer: {type: torch.optim.Adam, lr: 0.01, betas: [0.5, 0.9]}
+    injectors:
+      paint: {type: Forward, network: painter, inputs: {x: x}, outputs: {image: image}, args: {noise: 0.05}}
+    clip: 1.0
+train: {steps: 12, precision: "no", ema: {decay: 0.9}, evaluate_every: 5, record_every: 3, max_nonfinite: 3}
+evaluate:
+  batch_size: 4
+  inputs: {x: image, y: array}
+  modes:
+    plain:
+      injectors: {paint: {type: Forward, network: painter, inputs: {x: x}, outputs: {image: image}}}
+      save: {image: array}
+metrics: {bootstrap: 20, confidence: 0.9, scores: {distance: {type: toy.Mean, column: loss.distance}}}
+runtime:
+  workers: 0
+  log_every: 4
+  resume_every: 4
+  progress: false
+  timing: true
+  trackers: []
+  samples: {names: [x, image], count: 2}
+"""
+GAN = """
+networks: {painter: {type: toy.Painter, width: 2}, critic: {type: toy.Critic}}
+steps:
+  critic:
+    trains: [critic]
+    optimizer: {type: torch.optim.Adam, lr: 0.01, betas: [0.5, 0.9]}
+    injectors:
+      paint: {type: Forward, network: painter, inputs: {x: x}, outputs: {image: image}}
+      real: {type: Forward, network: critic, inputs: {image: y}, outputs: {score: real}}
+      fake: {type: Forward, network: critic, inputs: {image: image}, outputs: {score: fake}}
+  painter:
+    trains: [painter]
+    optimizer: {type: torch.optim.Adam, lr: 0.02}
+    injectors:
+      judge: {type: Forward, network: critic, inputs: {image: image}, outputs: {score: judged}}
+losses:
+  real: {type: toy.Aim, at: 1.0, inputs: {score: real}, weight: 0.5, step: critic}
+  fake: {type: toy.Aim, at: 0.0, inputs: {score: fake}, weight: 0.5, step: critic}
+  fool: {type: toy.Aim, at: 1.0, inputs: {score: judged}, weight: 1.0, step: painter}
+  distance: {type: toy.Distance, inputs: {image: image, target: y}, weight: 3.0, step: painter}
+"""
+
+
+@cache
+def _read(text: str) -> Any:
+    return parse_yaml(text, "toy")
+
+
+def recipe() -> dict[str, Any]:
+    """Return the content of a recipe that trains `Painter` in a fraction of a second."""
+    content: dict[str, Any] = copy.deepcopy(_read(RECIPE))
+    return content
+
+
+def gan() -> dict[str, Any]:
+    """Return the content of a recipe in which a critic and a painter share one forward of the painter."""
+    return changed(_read(GAN) | {"train.ema": None})
+
+
+PAINT: dict[str, Any] = recipe()["evaluate"]["modes"]["plain"]["injectors"]["paint"]
 
 
 def changed(changes: Mapping[str, Any], content: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -160,103 +241,6 @@ def changed(changes: Mapping[str, Any], content: dict[str, Any] | None = None) -
 def checked(changes: Mapping[str, Any] | None = None, content: dict[str, Any] | None = None) -> Recipe:
     """Return a checked recipe with values at dotted keys replaced."""
     return check_recipe(changed(changes or {}, content), Path("toy.yaml"))
-
-
-def gan() -> dict[str, Any]:
-    """Return the content of a recipe in which a critic and a painter share one forward of the painter."""
-    judge = {"type": "Forward", "network": "critic"}
-    adam = {"type": "torch.optim.Adam", "lr": 0.01}
-    return changed(
-        {
-            "networks": {"painter": {"type": "toy.Painter", "width": 2}, "critic": {"type": "toy.Critic"}},
-            "steps": {
-                "critic": {
-                    "trains": ["critic"],
-                    "optimizer": {**adam, "betas": [0.5, 0.9]},
-                    "injectors": {
-                        "paint": PAINT,
-                        "real": {**judge, "inputs": {"image": "y"}, "outputs": {"score": "real"}},
-                        "fake": {**judge, "inputs": {"image": "image"}, "outputs": {"score": "fake"}},
-                    },
-                },
-                "painter": {
-                    "trains": ["painter"],
-                    "optimizer": {**adam, "lr": 0.02},
-                    "injectors": {"judge": {**judge, "inputs": {"image": "image"}, "outputs": {"score": "judged"}}},
-                },
-            },
-            "losses": {
-                "real": {"type": "toy.Aim", "at": 1.0, "inputs": {"score": "real"}, "weight": 0.5, "step": "critic"},
-                "fake": {"type": "toy.Aim", "at": 0.0, "inputs": {"score": "fake"}, "weight": 0.5, "step": "critic"},
-                "fool": {"type": "toy.Aim", "at": 1.0, "inputs": {"score": "judged"}, "weight": 1.0, "step": "painter"},
-                "distance": {
-                    "type": "toy.Distance",
-                    "inputs": {"image": "image", "target": "y"},
-                    "weight": 3.0,
-                    "step": "painter",
-                },
-            },
-            "train.ema": None,
-        }
-    )
-
-
-def recipe() -> dict[str, Any]:
-    """Return the content of a recipe that trains `Painter` in a fraction of a second."""
-    return {
-        "seed": 3,
-        "data": {
-            "train": {"ramps": {"type": "toy.Ramps", "length": 22, "jitter": 0.1}},
-            "validation": {"ramps": {"type": "toy.Ramps", "length": 6}},
-            "batch_size": 4,
-        },
-        "networks": {"painter": {"type": "toy.Painter", "width": 2, "dropout": 0.1}},
-        "losses": {
-            "distance": {"type": "toy.Distance", "inputs": {"image": "image", "target": "y"}, "weight": 2.0},
-            "square": {
-                "type": "toy.Distance",
-                "power": 2.0,
-                "inputs": {"image": "image", "target": "y"},
-                "weight": 0.5,
-                "schedule": {"type": "Linear", "start": 2, "end": 6, "from": 0.0, "to": 1.0},
-            },
-        },
-        "steps": {
-            "painter": {
-                "trains": ["painter"],
-                "optimizer": {"type": "torch.optim.Adam", "lr": 0.01, "betas": [0.5, 0.9]},
-                "injectors": {"paint": {**PAINT, "args": {"noise": 0.05}}},
-                "clip": 1.0,
-            }
-        },
-        "train": {
-            "steps": 12,
-            "precision": "no",
-            "ema": {"decay": 0.9},
-            "evaluate_every": 5,
-            "record_every": 3,
-            "max_nonfinite": 3,
-        },
-        "evaluate": {
-            "batch_size": 4,
-            "inputs": {"x": "image", "y": "array"},
-            "modes": {"plain": {"injectors": {"paint": PAINT}, "save": {"image": "array"}}},
-        },
-        "metrics": {
-            "bootstrap": 20,
-            "confidence": 0.9,
-            "scores": {"distance": {"type": "toy.Mean", "column": "loss.distance"}},
-        },
-        "runtime": {
-            "workers": 0,
-            "log_every": 4,
-            "resume_every": 4,
-            "progress": False,
-            "timing": True,
-            "trackers": [],
-            "samples": {"names": ["x", "image"], "count": 2},
-        },
-    }
 
 
 def killed_at(point: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
