@@ -12,6 +12,7 @@ from figura.base.files import read_text
 
 LARGEST = 2**20  # bytes of a file; a recipe has about 10,000
 DEEPEST = 64  # nested maps and lists; a recipe has about 8
+DIGITS = 1000  # of a number
 MOST = 100_000  # values, with aliases expanded; a recipe has about 500
 NULL, BOOL, INT, FLOAT, MERGE, TEXT, LIST, MAP = (
     f"tag:yaml.org,2002:{kind}" for kind in ("null", "bool", "int", "float", "merge", "str", "seq", "map")
@@ -23,8 +24,7 @@ FORMS = {  # of plain scalars that are not text: YAML 1.2.2, section 10.3.2, and
     FLOAT: r"[-+]?((\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|\.(inf|Inf|INF))|\.(nan|NaN|NAN)",
     MERGE: "<<",
 }
-# The key None stands for any first character. Longer texts are no numbers.
-RESOLVERS = {None: [(tag, re.compile(rf"(?=.{{,999}}\Z)({form})\Z")) for tag, form in FORMS.items()]}
+RESOLVERS = {None: [(tag, re.compile(rf"({form})\Z")) for tag, form in FORMS.items()]}  # None: any first character
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
@@ -105,6 +105,8 @@ def _faults(node: yaml.Node, depth: int) -> Iterator[tuple[yaml.Node, str]]:
     if node.tag not in (*FORMS, TEXT, LIST, MAP):
         yield node, "a tag, which is not supported"
     if isinstance(node, yaml.ScalarNode):
+        if node.tag in (INT, FLOAT) and len(node.value) > DIGITS:
+            yield node, f"a number of {len(node.value)} digits is too long"
         if re.search("[\ud800-\udfff]", node.value):
             yield node, "half a character, which no file can hold"
     elif depth > DEEPEST:
