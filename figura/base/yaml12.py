@@ -79,7 +79,7 @@ class _Loader(yaml.SafeLoader):
             return float(re.sub(r"\.(?=[iInN])", "", text))
         return int(text, 0 if text.lstrip("+-")[:2] in ("0o", "0x") else 10)
 
-    yaml_constructors: ClassVar[dict[str, Any]] = {
+    yaml_constructors: ClassVar[dict[str | None, Any]] = {
         **{tag: yaml.SafeLoader.yaml_constructors[tag] for tag in (NULL, BOOL, TEXT, LIST, MAP)},
         **dict.fromkeys((INT, FLOAT), number),
     }
