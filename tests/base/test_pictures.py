@@ -1,6 +1,7 @@
 """Pictures of every kind that cameras, scanners and editors write, read to the pixels that a person sees."""
 
 import io
+import os
 import struct
 import zlib
 from pathlib import Path
@@ -12,7 +13,16 @@ from PIL import Image
 
 from figura.base import pictures
 from figura.base.errors import UserError
-from figura.base.pictures import decode_picture, decode_raw, picture_facts, read_picture, store_picture, upright_pixels
+from figura.base.pictures import (
+    decode_bgr,
+    decode_picture,
+    decode_raw,
+    picture_facts,
+    read_picture,
+    store_picture,
+    upright_pixels,
+    write_png,
+)
 
 ROW = np.array([[[10, 20, 30], [40, 50, 60], [70, 80, 90]], [[1, 2, 3], [4, 5, 6], [7, 8, 9]]], np.uint8)
 """Two rows of three pixels."""
@@ -261,3 +271,34 @@ def test_large_pictures_by_one_limit(tmp_path):
 def test_what_cannot_be_read_is_one_line(content, reason):
     with pytest.raises(UserError, match=rf"^here\.png: no readable picture: .*({reason}).*; mend it$"):
         decode_raw(content, HERE, advice="mend it")
+
+
+COLOURS = np.random.default_rng(0).integers(0, 256, (5, 7, 3), np.uint8)
+
+
+@pytest.mark.parametrize("name", [b"a.png", "ü 空.png".encode(), b"caf\xe9.png"], ids=["plain", "utf-8", "latin-1"])
+def test_pictures_come_back_as_pillow_reads_them(tmp_path, name):
+    path = tmp_path / os.fsdecode(name)
+    write_png(path, COLOURS)
+    with open(path, "rb") as file, Image.open(file) as image:
+        assert np.array_equal(np.asarray(image), COLOURS)
+    assert np.array_equal(read_picture(path), COLOURS)
+
+
+def test_channels_keep_their_order(tmp_path):
+    transparent = np.dstack([COLOURS, COLOURS[..., :1]])
+    Image.fromarray(transparent).save(tmp_path / "rgba.png")
+    content = (tmp_path / "rgba.png").read_bytes()
+    assert np.array_equal(decode_picture(content, tmp_path, cv2.IMREAD_UNCHANGED), transparent)
+    assert np.array_equal(decode_bgr(content, tmp_path), COLOURS[..., ::-1])
+    assert np.array_equal(decode_bgr(content, tmp_path, cv2.IMREAD_UNCHANGED), transparent[..., [2, 1, 0, 3]])
+    write_png(tmp_path / "grey.png", COLOURS[..., :1])
+    content = (tmp_path / "grey.png").read_bytes()
+    assert np.array_equal(decode_picture(content, tmp_path, cv2.IMREAD_UNCHANGED), COLOURS[..., 0])
+
+
+def test_sixteen_bits_are_not_cut_to_eight(tmp_path):
+    Image.fromarray(np.full((2, 3), 256 + 7, np.uint16)).save(tmp_path / "deep.png")
+    content = (tmp_path / "deep.png").read_bytes()
+    with pytest.raises(UserError, match=r"deep\.png: values of uint16: a picture of 8 bits is needed; convert it"):
+        decode_picture(content, tmp_path / "deep.png", cv2.IMREAD_UNCHANGED, "convert it")
