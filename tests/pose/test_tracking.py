@@ -1,4 +1,4 @@
-"""models/pose/tracking.py: numbers of people in videos, by hand, through `figura predict`, and on drawn crossings."""
+"""models/pose/tracking.py: numbers of people in videos, by hand and through `figura predict`."""
 
 import itertools
 import json
@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 import toy_photos
 
-from bench.tracking import numbered, records, switches, video
 from figura.commands.predict import main
 from figura.data.formats.skeletons import COCO
 from figura.interfaces import Example, Networks, Records, State
@@ -165,26 +164,3 @@ def test_predict_numbers_the_people_of_videos_alone(tmp_path: Path) -> None:
     assert [one.people[1].track_id for one in results] == [None, *[2] * 8]
     assert results.to_pandas()["track_id"].tolist()[2:] == [1, 2] * 8
     assert "track_id" not in load(run, recipe=recipe).predict(tmp_path / "one.png").to_pandas()
-
-
-def test_switches_are_those_of_clear_mot() -> None:
-    """Two people, of whom one is missed once, takes the other's number for two frames, and gets a new one."""
-    truth = [np.array(person(x)["keypoints"]).reshape(17, 3) + np.array([0, 0, 1]) for x in (0, 150)]
-    numbers = [(1, 2), (1, None), (1, 2), (2, 1), (2, 1), (3, 1)]
-    found = [
-        [person(x) | {"track_id": number} for x, number in zip((0, 150), both, strict=True) if number is not None]
-        for both in numbers
-    ]
-    assert switches([truth] * len(found), found) == (3, 11, 12)
-
-
-def test_drawn_crossings_keep_their_numbers() -> None:
-    """On three of the videos of bench/tracking.py, beside numbers that nobody keeps while hidden."""
-    counts = np.zeros(2, int)
-    for seed in (0, 18, 102):
-        frames = [joints for _, joints in video(seed)]
-        random = np.random.default_rng(seed)
-        found = [records(people, random) for people in frames]
-        counts += [switches(frames, numbered(found, **way))[0] for way in ({}, {"memory": 1})]
-    assert counts[0] <= 5
-    assert counts[1] >= 10
