@@ -1,4 +1,4 @@
-"""Times of two checkouts side by side: training steps, forward passes, encoder, decoder, COCO's figures, loaders.
+"""Times of two checkouts side by side: training steps, forward passes, encoder, decoder, loaders.
 
 The table that says what a change of the code gained. Usage:
 
@@ -24,8 +24,8 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
@@ -62,29 +62,6 @@ class CaseError(Exception):
     """A case cannot run; the text says why."""
 
 
-class Worker:
-    """A process that measures a case with the code of a checkout."""
-
-    def __init__(self, process: subprocess.Popen[str], name: str, log: Path) -> None:
-        self.process, self.name, self.log = process, name, log
-
-    def answer(self) -> Measured:
-        """Return its next answer. Raises CaseError if it ended."""
-        assert self.process.stdout is not None
-        line = self.process.stdout.readline()
-        if not line:
-            said = self.log.read_text(errors="replace").strip().splitlines() or ["nothing was said"]
-            raise CaseError(f"{self.name} ended with {self.process.wait()}: {said[-1][:300]}")
-        return dict(json.loads(line))
-
-    def measure(self, budget: float) -> Measured:
-        """Let it measure for so long; return the seconds of a call, and the peak in MiB."""
-        assert self.process.stdin is not None
-        self.process.stdin.write(f"{budget}\n")
-        self.process.stdin.flush()
-        return self.answer()
-
-
 def environment(code: Path, settings: Mapping[str, str]) -> dict[str, str]:
     """Return the variables of a process that loads the packages of a checkout, on the CPU."""
     return {**os.environ, **ALLOCATOR, **settings, "PYTHONPATH": str(code), "CUDA_VISIBLE_DEVICES": ""}
@@ -94,8 +71,11 @@ def environment(code: Path, settings: Mapping[str, str]) -> dict[str, str]:
 def worker(
     name: str, case: str, folder: Path, *, code: Path = HERE, recipes: Path = HERE,
     settings: Mapping[str, str] | None = None, warm_up: float = WARM_UP,
-) -> Iterator[Worker]:  # fmt: skip
-    """Inside, a worker that is warm. Raises CaseError if its case cannot run."""
+) -> Iterator[Callable[[float], Measured]]:  # fmt: skip
+    """Inside, a function that lets a warm process measure a case for some seconds, with the code of a checkout.
+
+    It returns the seconds of a call, and the peak in MiB. Raises CaseError if the case cannot run.
+    """
     arguments = [str(HERE), case, str(code), str(recipes), str(folder)]
     log = folder / f"{name}.log"
     with log.open("w") as errors:
@@ -103,11 +83,20 @@ def worker(
             [sys.executable, "-P", "-c", WORKER, *arguments], env=environment(code, settings or {}), text=True,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors,
         )  # fmt: skip
+
+    def measure(budget: float) -> Measured:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        with suppress(BrokenPipeError):
+            print(budget, file=process.stdin, flush=True)
+        if line := process.stdout.readline():
+            return dict(json.loads(line))
+        said = log.read_text(errors="replace").strip().splitlines() or ["nothing was said"]
+        raise CaseError(f"{name} ended with {process.wait()}: {said[-1][:300]}")
+
     try:
-        started = Worker(process, name, log)
-        started.answer()  # it is ready
-        started.measure(warm_up)
-        yield started
+        measure(warm_up)
+        yield measure
     finally:
         process.kill()
         process.communicate()
@@ -159,7 +148,7 @@ def rounds_of(case: str, before: Path, rounds: int, budget: float) -> dict[str, 
             workers[side] = stack.enter_context(one)
         for turn in range(rounds):
             for side in SIDES[:: 1 if turn % 2 == 0 else -1]:
-                answers[side].append(workers[side].measure(budget))
+                answers[side].append(workers[side](budget))
     return answers
 
 
@@ -182,25 +171,13 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=4.0, help="of each measurement")
     args = parser.parse_args()
     before, cases = args.before.absolute(), [name for name in CASES if any(word in name for word in args.cases)]
-    if not all((before / name / "__init__.py").is_file() for name in ("figura", "models")):
-        parser.error(
-            f"{args.before}: expected a checkout of this repository, with figura/ and models/; "
-            "git worktree add makes one"
-        )
+    if not (before / "figura").is_dir():
+        parser.error(f"{args.before}: expected a checkout with figura/ and models/; git worktree add makes one")
     if not cases:
         parser.error(f"--cases: no name contains {' or '.join(args.cases)}; there are {'; '.join(CASES)}")
-    head: list[object] = [
-        "",
-        "before ms",
-        "after ms",
-        "ratio",
-        "after 1/s",
-        "before of peak",
-        "after",
-        "before MiB",
-        "after",
-    ]
-    rows, left_out = [head], []
+    head = ["", "before ms", "after ms", "ratio", "after 1/s", "before of peak", "after", "before MiB", "after"]
+    rows: list[list[object]] = [[*head]]
+    left_out = []
     for case in cases:
         try:
             madds = multiply_adds(case, before)

@@ -67,7 +67,7 @@ def main() -> None:
             for count in args.busy:
                 with busy(count):
                     for name in list(chosen)[:: 1 if turn % 2 == 0 else -1]:
-                        rates[name, count].append(1 / workers[name].measure(args.seconds)["seconds"])
+                        rates[name, count].append(1 / workers[name](args.seconds)["seconds"])
     middle = {key: statistics.median(values) for key, values in rates.items()}
     idle = middle["as it is", args.busy[0]]
     rows: list[list[object]] = [["setting", *(f"{count} busy" for count in args.busy)]]

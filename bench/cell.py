@@ -98,27 +98,6 @@ def decoding(checkout: Path, folder: Path) -> Call:
     return lambda: decode(cif, caf)
 
 
-def judging(checkout: Path, folder: Path) -> Call:
-    """Reading a dump of 5,000 images and COCO's figures of its people and boxes, with intervals of 500 resamples."""
-    from bench.inputs import write_dump
-    from figura.base.checksums import SUMS
-    from figura.dump import Dump
-    from figura.report.interfaces import Bootstrap
-    from models.pose.coco_scores import BoxAP, KeypointAP
-
-    if not (folder / SUMS).exists():  # the first process of several
-        write_dump(folder, images=5000, people=5)
-    scores = KeypointAP("poses", "people", "truth"), BoxAP("poses", "objects", "truth")
-    bootstrap = Bootstrap(500, 0.95, 7)
-
-    def judge() -> None:
-        dump = Dump(folder)
-        for score in scores:
-            score(dump, bootstrap)
-
-    return judge
-
-
 def pose(size: int) -> Forward:
     """Return the published network at its size, ShuffleNetV2K16 at 385 px."""
     return Forward(PUBLISHED["pose"].changed("evaluate.data={}"), "poses", {"image": (size, 3, 385, 385)})
@@ -136,14 +115,13 @@ CASES: dict[str, Callable[[Path, Path], Call]] = {
     "forward, super_resolution, 96 px x 1": Forward(SUPER_RESOLUTION, "upscaling", {"lq": (1, 3, 96, 96)}),
     "encoder, 5 persons, 193 px": encoding,
     "decoder, 5 persons, 385 px": decoding,
-    "COCO's figures, 5,000 images": judging,
     "loader, pose": Loading(POSE),
     "loader, vunet": Loading(VUNET),
 }
 
 
 def serve(case: str, code: Path, recipes: Path, folder: Path) -> None:
-    """Make a case ready; then, for each line with a number of seconds, measure and answer with a line of JSON.
+    """Make a case ready; for each line with a number of seconds, measure and answer with a line of JSON.
 
     `code` is the checkout whose packages must be the ones that are loaded, `recipes` the one whose recipes count,
     `folder` that of all processes of the case; they get ready one after another.
@@ -156,7 +134,6 @@ def serve(case: str, code: Path, recipes: Path, folder: Path) -> None:
     os.dup2(2, 1)  # what a trainer prints is no answer
     call = CASES[case](recipes, folder)
     Path("/proc/self/clear_refs").write_text("5")  # VmHWM begins anew
-    print("{}", file=answers, flush=True)
     for line in sys.stdin:
         answer = {"seconds": seconds(call, float(line)), "peak": most_resident()}
         print(json.dumps(answer), file=answers, flush=True)

@@ -12,7 +12,7 @@ or above. An interval around it is therefore too high, however it is computed.
 import argparse
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,39 +24,20 @@ from models.pose.dump_evaluation import estimates
 
 Floats = NDArray[np.float64]
 Ends = tuple[float, float, float, float]  # of the percentile interval, of figura's
-SIZES = (4, 5, 10, 40, 200)
 SAMPLES, CONFIDENCE = 500, 0.95
+SIZES = (4, 5, 10, 40, 200)
 
 
-def losses(random: np.random.Generator, size: int) -> Floats:
-    """Log-normal values of mean 1."""
-    return random.lognormal(-0.125, 0.5, size)
+class WithPercentiles(Bootstrap):
+    """The bootstrap of metrics, whose estimates have the percentile interval beside, unless they are of means."""
 
+    def __init__(self, random: np.random.Generator) -> None:
+        super().__init__(SAMPLES, CONFIDENCE, int(random.integers(2**31)))
 
-def scores(random: np.random.Generator, size: int) -> Floats:
-    """Shares of mean 0.9: most near 1, some low."""
-    return random.beta(4.5, 0.5, size)
-
-
-def persons(random: np.random.Generator, size: int) -> Floats:
-    """Four pictures of each of `size` persons, of mean 0; half of the variance is the person's, (size, 4)."""
-    return np.repeat(random.normal(size=(size, 1)), 4, axis=1) + random.normal(size=(size, 4))
-
-
-def pairs(random: np.random.Generator, size: int) -> Floats:
-    """Two columns of correlation 0.8, (size, 2)."""
-    noise: Floats = random.normal(size=(size, 2))
-    return np.asarray(noise @ np.array([[1.0, 0.8], [0.0, 0.6]]))
-
-
-def correlation(values: Floats) -> float:
-    """Pearson's r of two columns."""
-    return float(np.atleast_2d(np.corrcoef(values, rowvar=False))[0, 1])
-
-
-def mean(values: Floats) -> float:
-    """The mean of all numbers."""
-    return float(values.mean())
+    def bca(self, value: float, samples: Floats, left_out: Floats) -> dict[str, float]:
+        """Return the estimate with `plain_low` and `plain_high`."""
+        low, high = percentiles(samples)
+        return {**super().bca(value, samples, left_out), "plain_low": low, "plain_high": high}
 
 
 def percentiles(samples: Floats) -> tuple[float, float]:
@@ -65,33 +46,28 @@ def percentiles(samples: Floats) -> tuple[float, float]:
     return float(low), float(high)
 
 
-def percentile(values: Floats, statistic: Callable[[Floats], float], seed: int) -> tuple[float, float]:
-    """The plain percentile interval over examples."""
-    random = np.random.default_rng(seed)
-    return percentiles(
-        np.array([statistic(values[random.integers(len(values), size=len(values))]) for _ in range(SAMPLES)])
-    )
+def ends(estimate: dict[str, float]) -> Ends:
+    """Both intervals of an estimate."""
+    return estimate["plain_low"], estimate["plain_high"], estimate["low"], estimate["high"]
 
 
-def figura(values: Floats, statistic: Callable[[Floats], float], seed: int) -> tuple[float, float]:
-    """The interval that metrics write; rows are the groups."""
-    bootstrap = Bootstrap(SAMPLES, CONFIDENCE, seed)
-    if statistic is mean:
-        groups = np.repeat(np.arange(len(values)), values[0].size).tolist()
-        estimate = bootstrap.estimate(values.ravel(), groups=groups)
-    else:
-        estimate = bootstrap.estimate(values, statistic)
-    return estimate["low"], estimate["high"]
-
-
-def of_values(
-    draw: Callable[[np.random.Generator, int], Floats], statistic: Callable[[Floats], float],
-    random: np.random.Generator, size: int, seed: int,
-) -> Ends:  # fmt: skip
-    """Both intervals of a statistic of new values."""
+def of_mean(draw: Callable[[np.random.Generator, int], Floats], random: np.random.Generator, size: int) -> Ends:
+    """Both intervals of the mean of new values; a row is a group, of which the plain bootstrap knows nothing."""
     values = draw(random, size)
-    single = values.ravel() if statistic is mean else values  # without persons, every picture is alone
-    return *percentile(single, statistic, seed), *figura(values, statistic, seed)
+    single, groups = values.ravel(), np.repeat(np.arange(size), values[0].size).tolist()
+    estimate = WithPercentiles(random).estimate(single, groups=groups)
+    return *percentiles(random.choice(single, (SAMPLES, single.size)).mean(axis=1)), estimate["low"], estimate["high"]
+
+
+def of_correlation(random: np.random.Generator, size: int) -> Ends:
+    """Both intervals of Pearson's r of new pairs; the truth is 0.8."""
+    pairs = random.normal(size=(size, 2)) @ np.array([[1.0, 0.8], [0.0, 0.6]])
+    return ends(WithPercentiles(random).estimate(pairs, lambda some: np.corrcoef(some, rowvar=False)[0, 1]))
+
+
+def of_detections(random: np.random.Generator, size: int) -> Ends:
+    """Both intervals of the AP of new images."""
+    return ends(estimates(detections(random, size), WithPercentiles(random))["AP_any"])
 
 
 def detections(random: np.random.Generator, images: int) -> Evaluation:
@@ -103,10 +79,9 @@ def detections(random: np.random.Generator, images: int) -> Evaluation:
     truth: list[dict[str, Any]] = []
     results: list[dict[str, Any]] = []
     for image in range(images):
-        difficulty = random.beta(2, 4)
+        difficulty, record = random.beta(2, 4), {"image_id": image, "category_id": 1}
         for _ in range(random.integers(5)):
             box = np.array([*random.uniform(0, 400, 2), *random.uniform(40, 160, 2)])
-            record = {"image_id": image, "category_id": 1}
             truth.append({**record, "bbox": box.tolist()})
             if random.random() < difficulty / 2:
                 continue
@@ -117,47 +92,21 @@ def detections(random: np.random.Generator, images: int) -> Evaluation:
             results.append({**record, "bbox": moved.tolist(), "score": score})
         for _ in range(random.poisson(difficulty)):
             box = np.array([*random.uniform(0, 400, 2), *random.uniform(40, 160, 2)])
-            score = 1 / (1 + np.exp(random.normal(1, 1)))
-            results.append({"image_id": image, "category_id": 1, "bbox": box.tolist(), "score": score})
+            results.append({**record, "bbox": box.tolist(), "score": 1 / (1 + np.exp(random.normal(1, 1)))})
     # one range instead of COCO's four ranges of areas: a quarter of the time
     return Evaluation(truth, results, range(images)).ranged({"any": (0, 2)}, [1] * len(truth), [1] * len(results))
 
 
-class WithPercentiles(Bootstrap):
-    """The bootstrap of metrics, whose estimates have the percentile interval beside."""
-
-    def bca(self, value: float, samples: Floats, left_out: Floats) -> dict[str, float]:
-        """Return the estimate with `plain_low` and `plain_high`."""
-        low, high = percentiles(samples)
-        return {**super().bca(value, samples, left_out), "plain_low": low, "plain_high": high}
-
-
-def of_detections(random: np.random.Generator, size: int, seed: int) -> Ends:
-    """Both intervals of the AP of new images."""
-    estimate = estimates(detections(random, size), WithPercentiles(SAMPLES, CONFIDENCE, seed))["AP_any"]
-    return estimate["plain_low"], estimate["plain_high"], estimate["low"], estimate["high"]
-
-
-def true_ap() -> float:
-    """The AP of very many images."""
-    return detections(np.random.default_rng(0), 20000).values()["AP_any"]
-
-
-class Case(NamedTuple):
-    """A statistic: both intervals of new data of a size, its truth, and the sizes."""
-
-    ends: Callable[[np.random.Generator, int, int], Ends]
-    truth: Callable[[], float]
-    sizes: tuple[int, ...] = SIZES
-
-
-CASES = {
-    "mean of losses": Case(partial(of_values, losses, mean), lambda: 1.0),
-    "mean of shares": Case(partial(of_values, scores, mean), lambda: 0.9),
-    "mean, 4 pictures a person": Case(partial(of_values, persons, mean), lambda: 0.0),
-    "correlation": Case(partial(of_values, pairs, correlation), lambda: 0.8, SIZES[2:]),
-    "AP": Case(of_detections, true_ap, SIZES[2:]),
-}
+CASES: dict[str, tuple[Callable[[np.random.Generator, int], Ends], float | None, tuple[int, ...]]] = {
+    "mean of losses": (partial(of_mean, lambda random, n: random.lognormal(-0.125, 0.5, n)), 1.0, SIZES),
+    "mean of shares": (partial(of_mean, lambda random, n: random.beta(4.5, 0.5, n)), 0.9, SIZES),
+    "mean, 4 pictures a person": (
+        partial(of_mean, lambda random, n: random.normal(size=(n, 1)) + random.normal(size=(n, 4))), 0.0, SIZES,
+    ),
+    "correlation": (of_correlation, 0.8, SIZES[2:]),
+    "AP": (of_detections, None, SIZES[2:]),
+}  # fmt: skip
+"""Both intervals of new data of a size, the truth (None: the AP of very many images), and the sizes."""
 
 
 def main() -> None:
@@ -168,11 +117,11 @@ def main() -> None:
     args = parser.parse_args()
     rows: list[list[object]] = [["statistic", "n", "percentile", "width", "figura", "width", "ratio of widths"]]
     for name in args.only:
-        ends, truth, sizes = CASES[name]
-        true = truth()
+        intervals, truth, sizes = CASES[name]
+        true = detections(np.random.default_rng(0), 20000).values()["AP_any"] if truth is None else truth
         for size in sizes:
             random = np.random.default_rng(size)
-            table = np.array([ends(random, size, trial) for trial in range(args.trials)])
+            table = np.array([intervals(random, size) for _ in range(args.trials)])
             lows, highs = table[:, ::2], table[:, 1::2]
             before, now = ((lows <= true) & (true <= highs)).mean(axis=0)
             narrow, wide = (highs - lows).mean(axis=0)

@@ -2,11 +2,9 @@
 
 The engine trains each recipe on one fixed batch of its size, sharded over the ranks, with synchronised batch
 normalisation, checks and records. `speed-up` is relative to one process with all threads, `to one` to one process with
-as many threads as each rank has. Rounds measure all rows in turn; values are medians. CPU time is summed over all
-processes and threads. On a shared machine only rows with one thread each are meaningful: threads that wait for a
-preempted one spin.
-
-`calls` and `MB` are the collectives of a step and the bytes that one rank sends in them.
+as many threads as each rank has. Rounds measure all rows in turn; values are medians. On a shared machine only rows
+with one thread each are meaningful: threads that wait for a preempted one spin. `MB` are the bytes that one rank sends
+in the collectives of a step.
 
 Without GPUs the ranks use gloo. With GPUs the same command uses one GPU for each rank and nccl; that was not run yet.
 
@@ -38,6 +36,7 @@ from bench.trainings import DEFAULTS, ON_A_CPU, start
 COLLECTIVES = ("all_reduce", "broadcast", "all_gather", "all_gather_into_tensor")
 WARM_UP = 3  # steps that are not timed
 Cell = tuple[int, int]  # processes, threads in each
+Measured = dict[str, dict[str, float]]  # of each recipe: ms of a step, MB
 
 
 @contextmanager
@@ -59,74 +58,45 @@ def collectives() -> Iterator[list[int]]:
 
 
 def now() -> float:
-    """Return the time in seconds, after a GPU has finished all its work."""
+    """Return the time in seconds, after all ranks have come here and a GPU has finished all its work."""
+    if dist.is_initialized():
+        dist.barrier()
     if torch.accelerator.is_available():
         torch.accelerator.synchronize()
     return time.perf_counter()
 
 
-def repeated(call: Callable[[], object], times: int) -> tuple[float, float]:
-    """Return wall and CPU seconds of a call in this process."""
-    if dist.is_initialized():
-        dist.barrier()
-    wall, cpu = now(), time.process_time()
-    for _ in range(times):
-        call()
-    return (now() - wall) / times, (time.process_time() - cpu) / times
-
-
-def measure(name: str, steps: int, folder: Path) -> dict[str, float]:
-    """Return rank 0's measurements of a recipe's step: seconds, calls and bytes of collectives."""
-    training = start(ON_A_CPU[name].recipe(), folder)
-    repeated(training.step, WARM_UP)
-    wall, cpu = repeated(training.step, steps)
-    if not dist.is_initialized():
-        return {"wall": wall, "cpu": cpu}
-    accelerator = training.trainer.accelerator
-    total = float(accelerator.reduce(torch.tensor(cpu, device=accelerator.device), "sum"))
-    with collectives() as sent:
-        training.step()
-    return {"wall": wall, "cpu": total, "calls": len(sent), "bytes": sum(sent)}
-
-
 def run_cell(names: list[str], steps: int) -> None:
     """Measure recipes in this process, as one rank of several or alone; rank 0 prints JSON."""
-    found = {}
+    found: Measured = {}
     for name in names:
         with tempfile.TemporaryDirectory() as folder:
-            found[name] = measure(name, steps, Path(folder))
+            training = start(ON_A_CPU[name].recipe(), Path(folder))
+            for _ in range(WARM_UP):
+                training.step()
+            begin = now()
+            for _ in range(steps):
+                training.step()
+            found[name] = {"ms": (now() - begin) / steps * 1e3}
+            with collectives() as sent:
+                training.step()
+            found[name]["MB"] = sum(sent) / 1e6
     if not dist.is_initialized() or dist.get_rank() == 0:
         print(json.dumps(found), flush=True)
     if dist.is_initialized():
         dist.destroy_process_group()
 
 
-def cell(place: Cell, names: list[str], steps: int) -> dict[str, dict[str, float]]:
+def cell(place: Cell, names: list[str], steps: int) -> Measured:
     """Measure recipes in new processes."""
     processes, threads = place
     joined = ["torch.distributed.run", "--standalone", "--nproc_per_node", f"{processes}", "-m"]
     command = [sys.executable, "-m", *(joined if processes > 1 else []), "bench.scaling", "--cell"]
-    environment = os.environ | {"OMP_NUM_THREADS": f"{threads}"}
     done = subprocess.run(
-        [*command, "--steps", f"{steps}", "--recipes", *names],
-        env=environment,
-        check=True,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
+        [*command, "--steps", f"{steps}", "--recipes", *names], env=os.environ | {"OMP_NUM_THREADS": f"{threads}"},
+        check=True, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
     return dict(json.loads(next(line for line in done.stdout.splitlines() if line.startswith("{"))))
-
-
-def rows_of(name: str, found: dict[Cell, list[dict[str, float]]]) -> Iterator[list[object]]:
-    """Yield a row for each number of processes and threads."""
-    bases = [next(iter(found.values())), found[1, next(reversed(found))[1]]]
-    for (processes, threads), rounds in found.items():
-        middle = {key: statistics.median(one[key] for one in rounds) for key in rounds[0]}
-        faster = [statistics.median(b["wall"] / f["wall"] for f, b in zip(rounds, base, strict=True)) for base in bases]
-        row: list[object] = [name, processes, threads, middle["wall"] * 1e3, middle["cpu"] * 1e3, *faster]
-        if processes > 1:
-            row += [round(middle["calls"]), middle["bytes"] / 1e6]
-        yield row + [""] * (9 - len(row))
 
 
 def main() -> None:
@@ -143,16 +113,21 @@ def main() -> None:
         return
     cores = len(os.sched_getaffinity(0))
     each = max(1, cores // args.processes)
-    places: list[Cell] = list(dict.fromkeys([(1, cores), (1, each), (args.processes, each)]))
-    found: dict[Cell, list[dict[str, dict[str, float]]]] = {place: [] for place in places}
-    for turn in range(args.rounds):
-        for place in places[:: 1 if turn % 2 == 0 else -1]:
-            found[place].append(cell(place, args.recipes, args.steps))
-    rows: list[list[object]] = [
-        ["recipe", "processes", "threads", "ms/step", "CPU ms", "speed-up", "to one", "calls", "MB"]
+    all_threads, as_each, several = places = ((1, cores), (1, each), (args.processes, each))
+    rounds = [
+        {place: cell(place, args.recipes, args.steps) for place in places[:: 1 if turn % 2 == 0 else -1]}
+        for turn in range(args.rounds)
     ]
+    rows: list[list[object]] = [["recipe", "processes", "threads", "ms/step", "speed-up", "to one", "MB"]]
     for name in args.recipes:
-        rows += rows_of(name, {place: [one[name] for one in rounds] for place, rounds in found.items()})
+        for place in dict.fromkeys(places):
+            ms = [one[place][name]["ms"] for one in rounds]
+            faster = [
+                statistics.median(one[base][name]["ms"] / time for one, time in zip(rounds, ms, strict=True))
+                for base in (all_threads, as_each)
+            ]
+            sent = rounds[0][several][name]["MB"] if place == several else ""
+            rows.append([name, *place, statistics.median(ms), *faster, sent])
     show(rows)
 
 

@@ -10,13 +10,11 @@ import contextlib
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Callable
 from pathlib import Path
 
 from dvc.repo import Repo
 
-COMMENT = "\n# nothing but a comment\n"
-LINE = "\nCHANGED = 1\n"
 FILES = (
     "figura/commands/describe/diagram.py",
     "figura/commands/ci/check_reproduction.py",
@@ -35,6 +33,11 @@ FILES = (
 )
 WITHOUT_EFFECT = ("figura/training/trainer.py", "models/images/pixel_losses.py")
 """Files that also get a comment, and then another docstring."""
+EDITS: dict[str, Callable[[str], str]] = {
+    "a comment": "{}\n# nothing but a comment\n".format,
+    "a docstring": lambda text: text.replace('"""', '"""Changed: ', 1),
+    "a line": "{}\nCHANGED = 1\n".format,
+}
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -47,21 +50,10 @@ def main(argv: list[str] | None = None) -> None:
         _run("git", "clone", "--quiet", str(Path.cwd()), str(clone), folder=Path.cwd())
         lock(clone)
         print("| edit | file | makes stale |\n| --- | --- | --- |")
-        for edit, file in edits(files):
-            print(f"| {edit} | {file} | {', '.join(stale_stages(clone, edit, file)) or 'nothing'} |", flush=True)
-
-
-def edits(files: Iterable[str]) -> list[tuple[str, str]]:
-    """Return the edits of the table: what is done, and to which file."""
-    without = [(edit, file) for file in files if file in WITHOUT_EFFECT for edit in ("a comment", "a docstring")]
-    return [*without, *(("a line", file) for file in files)]
-
-
-def edited(edit: str, text: str) -> str:
-    """Return the text of a file after an edit."""
-    if edit == "a docstring":
-        return text.replace('"""', '"""Changed: ', 1)
-    return text + {"a comment": COMMENT, "a line": LINE}[edit]
+        for file in files:
+            for edit in EDITS if file in WITHOUT_EFFECT else ["a line"]:
+                stale = stale_stages(clone, edit, file)
+                print(f"| {edit} | {file} | {', '.join(stale) or 'nothing'} |", flush=True)
 
 
 def lock(project: Path) -> None:
@@ -78,7 +70,7 @@ def stale_stages(project: Path, edit: str, file: str) -> list[str]:
     """Return the stages that are stale while a file is edited; the project's lock fits."""
     path = project / file
     before = path.read_text()
-    path.write_text(edited(edit, before))
+    path.write_text(EDITS[edit](before))
     _run(sys.executable, "-m", "stages.code", folder=project)
     stale = stages_with_changes(project)
     path.write_text(before)

@@ -6,12 +6,12 @@ import math
 import statistics
 from pathlib import Path
 
+import drawn_records
 import numpy as np
 import pytest
 from dumps_by_hand import dump_of
 from people_by_hand import AREA, SIGMAS, SKELETON, by_pycocotools, dump, person, pose
 
-from bench import inputs
 from figura.base.errors import UserError
 from figura.data.formats.skeletons import COCO as COCO_PERSON
 from figura.data.formats.skeletons import skeleton_from
@@ -287,9 +287,9 @@ def drawn(kind):
     """Crowded scenes, of up to 40 people, with crowds, people without joints, equal scores, and images of nobody."""
     random, truth, results = np.random.default_rng(5), [], []
     for image, people in enumerate([0, 1, 2, 3, 5, 8, 12, 30], start=1):
-        own = inputs.annotations(random, image, people)
+        own = drawn_records.annotations(random, image, people)
         truth += [one for one in own if kind == "bbox" or one["category_id"] == 1]
-        results += inputs.results(random, image, own)[kind == "bbox"]
+        results += drawn_records.results(random, image, own)[kind == "bbox"]
     for one in results:
         one["score"] = round(one["score"], 1)
         if kind == "keypoints":
