@@ -24,9 +24,9 @@ from figura.base.error_collector import ErrorCollector
 from figura.base.errors import UserError, one_line
 from figura.base.files import write_text
 from figura.commands import parser_of
-from figura.commands.reference import documentation, sections
+from figura.recipe import schema as sections
 from figura.recipe import types
-from figura.recipe.schema import Declaration, Recipe
+from figura.recipe.schema import Declaration, Gated, Recipe
 from figura.recipe.stand_ins import annotations, is_stand_in
 from figura.recipe.types import Slot, find_type
 from figura.systems import PACKAGE, classes_in, find_systems, modules_below
@@ -195,9 +195,12 @@ def _adapter(hint: Any) -> TypeAdapter[Any]:
 
 def _refine(definitions: Json) -> None:
     """Describe the sections of a recipe, and tell the kinds of their declarations."""
-    for model in {model for _, model in sections(Recipe)}:
-        section = definitions[model.__name__]
-        section["description"] = "\n\n".join(documentation(model))
+    for name, section in definitions.items():
+        model = getattr(sections, name, Declaration)
+        if model is Declaration:
+            continue
+        documented = [model, *([Gated] if issubclass(model, Gated) else [])]
+        section["description"] = "\n\n".join(inspect.cleandoc(kind.__doc__ or "") for kind in documented)
         for key, value in section["properties"].items():
             plain = json.dumps(value).replace('/Declaration"', f'/{KEYS.get(key, "Declaration")}"')
             section["properties"][key] = json.loads(plain)
