@@ -20,7 +20,6 @@ from dvc.utils.cli_parse import to_path_overrides
 from dvc.utils.hydra import apply_overrides, get_hydra_sweeps
 from loading import find_class
 from pydantic import BaseModel
-from test_architecture import BELOW, OF_SYSTEMS, SHARED
 
 from figura.base.error_collector import ErrorCollector, validated
 from figura.base.yaml12 import parse_yaml, read_yaml, to_yaml
@@ -100,7 +99,7 @@ def spans(page: str) -> list[str]:
 
 def commands(page: str) -> list[list[str]]:
     """Return the words of each command, in indented blocks and in spans, variables filled in."""
-    variables = {"weight": "1", "rate": "1"}  # of the loop in docs/sweeps.md
+    variables = {"weight": "1"}  # of the loop in docs/sweeps.md
     words = []
     text = EVERY[page].replace("\\\n", " ")
     if page in OF_PAGE:
@@ -513,24 +512,6 @@ def test_a_stage_that_copies_weights_goes_before_the_training_that_reads_them():
     assert any(copied.startswith(f"{dep}/") for dep in training.deps)
     assert copy.command == ("cp", source, f"{Path(copied).parent}/")
     assert f"`networks.generator.weights: {copied}`" in TEXT["weights/README.md"]
-
-
-def test_the_table_of_imports_is_that_of_the_architecture():
-    """What tests/test_architecture.py holds, row by row; the last two rows say what is not allowed."""
-
-    def room(name: str) -> str:
-        return name.removeprefix("figura/").replace("/", ".")
-
-    table = TEXT["architecture.md"].partition("| of `figura/` and `models/` | may import |\n| --- | --- |\n")[2]
-    rows = [row.strip("|").split("|") for row in table.partition("\n\n")[0].splitlines()]
-    said: dict[str, set[str]] = {}
-    for names, allowed in rows:
-        for name in re.findall(r"`(.*?)`", names) or [names.strip()]:
-            said[room(name)] = {room(one) for one in re.findall(r"`(.*?)`", allowed)}
-    of_a_system = said.pop("a system")
-    assert of_a_system == {*OF_SYSTEMS, *SHARED}
-    assert {name: said.pop(name) for name in SHARED} == {name: SHARED.keys() - below for name, below in SHARED.items()}
-    assert said == BELOW
 
 
 def test_the_tree_has_every_folder():
