@@ -133,7 +133,7 @@ def steps(args: argparse.Namespace) -> Iterator[Row]:
     base: dict[str, float] = {}
     for way in args.ways:
         for kind in kinds if way == "plain" else kinds[::-1]:  # compiling is slow, and begins with what it is for
-            for name in args.cases:
+            for name in PUBLISHED:
                 row: Row = {"case": name, "kind": kind, "way": way}
                 precision, tf32 = KINDS[kind]
                 set_tf32(tf32)
@@ -259,12 +259,8 @@ def facades(args: argparse.Namespace) -> Iterator[Row]:
     data["paired"] = {"train": "train", "validation": "val"}
     (folder / "data/params.yaml").write_text(to_yaml({"datasets": {"pairs": data}}))
     run = ["facades.yaml", "run"]
-    for stage in (
-        ["prepare", "pairs"],
-        ["train", *run],
-        ["eval_dump", *run],
-        ["metrics", *run, "metrics.json", "plots"],
-    ):
+    stages = ["prepare", "pairs"], ["train", *run], ["eval_dump", *run], ["metrics", *run, "metrics.json", "plots"]
+    for stage in stages:
         command = [sys.executable, "-m", "figura.launch", *stage]
         subprocess.run(command, cwd=folder, env=os.environ | {"PYTHONPATH": str(ROOT)}, check=True)
     figures = json.loads((folder / "full/metrics.json").read_text())
@@ -286,10 +282,8 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=25)
     parser.add_argument("--output", type=Path, default=Path("gpu"), metavar="FOLDER")
     parser.add_argument("--facades", type=Path, default=ROOT.parent / "shared/data/facades_real", metavar="FOLDER")
-    parser.add_argument("--cases", nargs="+", default=list(PUBLISHED), choices=list(PUBLISHED))
-    parser.add_argument(
-        "--ways", nargs="+", default=["plain", "compiled"], choices=["plain", "compiled", "checkpointed"]
-    )
+    ways = ["plain", "compiled", "checkpointed"]
+    parser.add_argument("--ways", nargs="+", default=ways[:2], choices=ways)
     parser.add_argument("--steps", type=int, default=20, help="before an iteration is timed")
     parser.add_argument("--small", action="store_true", help="tiny networks: to see that it works")
     parser.add_argument("--seconds", type=float, help=argparse.SUPPRESS)  # of the only part, which runs here
@@ -312,7 +306,8 @@ def run_parts(args: argparse.Namespace, results: Path) -> None:
     """Run each part in a process; print the table."""
     end = time.monotonic() + 60 * args.minutes
     for part in args.parts:
-        limit = max(1.0, min(PARTS[part][1], end - time.monotonic()))
+        begin = time.monotonic()
+        limit = max(1.0, min(PARTS[part][1], end - begin))
         command = [sys.executable, "-m", "bench.gpu", *sys.argv[1:], "--parts", part, "--seconds", f"{limit}"]
         with (args.output / f"{part}.log").open("w") as log:
             process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
@@ -326,6 +321,7 @@ def run_parts(args: argparse.Namespace, results: Path) -> None:
             with results.open("a") as file:
                 file.write(json.dumps({"part": part, "failed": why}) + "\n")
         rows = [json.loads(line) for line in results.read_text().splitlines() if json.loads(line)["part"] == part]
+        print(f"\n{part}, {time.monotonic() - begin:.0f} s")
         columns = list(dict.fromkeys(column for row in rows for column in row))
         show([columns, *([row.get(column, "") for column in columns] for row in rows)])
 
