@@ -255,27 +255,6 @@ def without_null(recipe: dict[str, Any]) -> dict[str, Any]:
     return recipe if common else {**recipe, "data": {k: one for k, one in recipe["data"].items() if k != "common"}}
 
 
-SETTINGS = [
-    (page, *header, *row)
-    for page in TEXT
-    for header, rows in re.findall(r"^\| key \|((?: `[\w/.]+\.yaml` \|)+)\n.*\n((?:\|.*\n)+)", TEXT[page], re.MULTILINE)
-    for header in [[re.findall(r"`(.*?)`", header)]]
-    for row in re.findall(r"^\| `([\w.]+)` \|(.*)\|$", rows, re.MULTILINE)
-]
-
-
-@pytest.mark.parametrize(("page", "files", "key", "cells"), SETTINGS)
-def test_settings_are_those_of_the_files(page, files, key, cells):
-    """A table of settings has a column a file; an empty cell is a key that the file does not have."""
-    assert len(SETTINGS) > 50
-    for file, cell in zip(files, cells.split("|"), strict=True):
-        value: Any = content(file)
-        for name in key.split("."):
-            value = value.get(name, ...) if isinstance(value, dict) else ...
-        expected = parse_yaml(f"value: {cell.strip().strip('`')}", page)["value"] if cell.strip() else ...
-        assert value == expected, f"{file}: {key}"
-
-
 SECTIONS = "|".join(Recipe.model_fields)
 DECLARED = [
     (page, *match)
