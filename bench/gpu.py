@@ -194,11 +194,14 @@ def train(folder: Path, run: str, keys: list[str], kill: bool = False, **variabl
     recipe = folder / "pose.yaml"
     recipe.write_text(to_yaml(overridden(read_yaml(ROOT / "recipes/pose.yaml"), [*QUIET, *keys], SECTIONS)))
     command = [sys.executable, "-m", "figura.launch", "train", str(recipe), str(folder / run)]
-    with subprocess.Popen(command, env=os.environ | variables, start_new_session=True) as process:
+    alone = os.environ | {"FIGURA_STATES": "off"} | variables  # else one training begins with the state of another
+    with subprocess.Popen(command, env=alone, start_new_session=True) as process:
         while kill and process.poll() is None and not list((folder / run / "resume").glob("[0-9]*/SHA256SUMS")):
             time.sleep(0.02)
-        if kill:
+        if kill and process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
+        elif kill:
+            raise RuntimeError(f"the training {run} ended before it was killed")
         elif process.wait():
             raise RuntimeError(f"the training {run} ended with {process.returncode}")
     return folder / run
