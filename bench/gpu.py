@@ -292,6 +292,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, help=argparse.SUPPRESS)  # of the only part, which runs here
     parser.add_argument("--rank", help=argparse.SUPPRESS)
     args = parser.parse_args()
+    args.steps = min(args.steps, 3) if args.small else args.steps
     results = args.output / "results.jsonl"
     if args.rank:
         rank(args)
