@@ -172,12 +172,13 @@ def ranks(args: argparse.Namespace) -> Iterator[Row]:
     backends = ("nccl", "gloo") if torch.cuda.is_available() else ("gloo",)
     for count, backend in ((1, backends[0]), *((2, backend) for backend in backends)):
         command = [*run, f"{count}", "-m", "bench.gpu", "--rank", backend, "--steps", f"{args.steps}"]
+        row = {"ranks": count, "backend": backend}
         try:
             done = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=60, check=False)
-            found = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
         except subprocess.TimeoutExpired:
-            found = []
-        row = {"ranks": count, "backend": backend}
+            yield row | {"failed": "killed after 60 s"}
+            continue
+        found = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
         yield row | ({"case": "pose", **found[0]["pose"]} if found else {"failed": "see the log"})
         if found and count == 2:
             return
