@@ -62,7 +62,7 @@ def of_mean(draw: Callable[[np.random.Generator, int], Floats], random: np.rando
 def of_correlation(random: np.random.Generator, size: int) -> Ends:
     """Both intervals of Pearson's r of new pairs; the truth is 0.8."""
     pairs = random.normal(size=(size, 2)) @ np.array([[1.0, 0.8], [0.0, 0.6]])
-    return ends(WithPercentiles(random).estimate(pairs, lambda some: np.corrcoef(some, rowvar=False)[0, 1]))
+    return ends(WithPercentiles(random).estimate(pairs, lambda some: np.atleast_2d(np.corrcoef(some.T))[0, 1]))
 
 
 def of_detections(random: np.random.Generator, size: int) -> Ends:
