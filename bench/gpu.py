@@ -170,12 +170,13 @@ def tests(args: argparse.Namespace) -> Iterator[Row]:
 def ranks(args: argparse.Namespace) -> Iterator[Row]:
     """Yield the times of one rank, and of two with half of the batch each."""
     run = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node"]
+    one_thread = os.environ | {"OMP_NUM_THREADS": "1"}  # as torch.distributed.run sets it for several ranks
     backends = ("nccl", "gloo") if torch.cuda.is_available() else ("gloo",)
     for count, backend in ((1, backends[0]), *((2, backend) for backend in backends)):
         command = [*run, f"{count}", "-m", "bench.gpu", "--rank", backend, "--steps", f"{args.steps}"]
         row = {"ranks": count, "backend": backend}
         try:
-            done = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=60, check=False)
+            done = subprocess.run(command, env=one_thread, stdout=subprocess.PIPE, text=True, timeout=60, check=False)
         except subprocess.TimeoutExpired:
             yield row | {"failed": "killed after 60 s"}
             continue
