@@ -175,10 +175,6 @@ def complaints(*command: str, text: str | None = None) -> str:
     return f"{done.stdout}\n{done.stderr}" if done.returncode else ""
 
 
-def test_workflows_are_clean_for_actionlint() -> None:
-    assert complaints(program("actionlint"), *map(str, WORKFLOWS)) == ""
-
-
 def test_workflows_are_clean_for_zizmor() -> None:
     assert complaints(program("zizmor"), "--offline", "--no-progress", ".github") == ""
 
