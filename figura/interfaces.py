@@ -277,7 +277,7 @@ class Operation(Injector):
         try:
             made = self.compute(tensors, step)
         except torch.OutOfMemoryError:
-            raise  # not an error of the tensors; `train.find_batch_size` handles it
+            raise  # not an error of the tensors
         except (RuntimeError, IndexError, ValueError) as error:
             shapes = ", ".join(f"{n!r} {tuple(t.shape)}" for n, t in zip(self.reads, tensors, strict=True))
             raise UserError(f"{type(self).__name__} of {shapes}: {error}") from error

@@ -21,7 +21,6 @@ from accelerate import Accelerator
 from accelerate.utils import AORecipeKwargs, KwargsHandler, convert_model_to_fp8_ao, is_torchao_available
 from torch import Tensor, nn
 from torch.amp import GradScaler
-from torch.optim import Optimizer
 
 from figura.base.errors import UserError
 
@@ -82,20 +81,6 @@ def _fp8_settings() -> AORecipeKwargs:
 def gradient_scaler(accelerator: Accelerator) -> GradScaler | None:
     """Return a scaler for one step in fp16, else None. Accelerate's scaler is unused: all optimizers would share it."""
     return GradScaler(accelerator.device.type) if accelerator.mixed_precision == "fp16" else None
-
-
-@contextmanager
-def unscaled(scaler: GradScaler | None, optimizer: Optimizer) -> Iterator[None]:
-    """Unscale an optimizer's gradients; an exception in the block leaves the scaler ready for the next update."""
-    if scaler is None:
-        yield
-        return
-    scaler.unscale_(optimizer)
-    try:
-        yield
-    except BaseException:
-        scaler.update()  # e.g. out of memory: training goes back and restores the scale too
-        raise
 
 
 def adapt(scaler: GradScaler, skipped: bool) -> bool:

@@ -14,7 +14,7 @@ from torch.amp import GradScaler
 
 from figura.base.errors import UserError, nearest
 from figura.engine.averaging import GradientAverage
-from figura.engine.precision import adapt, in_float32, unscaled, without_autocast
+from figura.engine.precision import adapt, in_float32, without_autocast
 from figura.interfaces import Injector, Loss, Networks, Schedule, State, StepReport, loss_of
 from figura.recipe.gates import ALWAYS, Gate
 
@@ -220,19 +220,19 @@ class Step:
         if self.average is not None:
             self.average.finish()
         scaler = self.scaler if any(p.grad is not None for p in self.parameters) else None
-        with unscaled(scaler, self.optimizer):
-            if before_update is not None:
-                before_update()
-            report.grad_norm, norms = norms_of(self.own)
-            report.grad_norms = norms if len(self.own) > 1 else {}
-            judged = torch.stack([report.grad_norm, *report.raw.values()])
-            if accelerator.num_processes > 1:  # all ranks record the same and agree on whether to update
-                judged = accelerator.reduce(judged, "mean")
-                report.raw = dict(zip(report.raw, judged[1:].unbind(), strict=True))
-            finite = judged.isfinite()
-            report.skipped = not bool(finite.all())
         if scaler is not None:
-            # before the optimizer, which may run out of memory: the scaler is ready for a retry
+            scaler.unscale_(self.optimizer)
+        if before_update is not None:
+            before_update()
+        report.grad_norm, norms = norms_of(self.own)
+        report.grad_norms = norms if len(self.own) > 1 else {}
+        judged = torch.stack([report.grad_norm, *report.raw.values()])
+        if accelerator.num_processes > 1:  # all ranks record the same and agree on whether to update
+            judged = accelerator.reduce(judged, "mean")
+            report.raw = dict(zip(report.raw, judged[1:].unbind(), strict=True))
+        finite = judged.isfinite()
+        report.skipped = not bool(finite.all())
+        if scaler is not None:
             report.overflowed = adapt(scaler, report.skipped) and bool(finite[1:].all())
         if not report.skipped:
             clip(self.parameters, report.grad_norm, self.clip_value, self.clip)

@@ -8,7 +8,7 @@ from figura.base.errors import UserError, one_line
 from figura.base.files import read_json
 from figura.base.yaml12 import read_yaml
 
-EARLIER = ("frozen", "freeze_batch_norm", "rate_scaling", "rollback")
+EARLIER = ("find_batch_size", "frozen", "freeze_batch_norm", "rate_scaling", "rollback")
 """Keys of networks and of `train` in recipes of earlier versions."""
 
 

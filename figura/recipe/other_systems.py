@@ -56,7 +56,7 @@ HINTS: dict[str, dict[str, str]] = {
         "fix_batch_norm freeze_batch_norm": (
             "`callbacks: {norms: {type: figura.callbacks.Freeze, network: NAME, batch_norms_after: 0}}`"
         ),
-        "batch_size_optimizer": "`train.find_batch_size: true`, which cuts batches that do not fit",
+        "batch_size_optimizer find_batch_size": "`train.accumulation: 2`, which cuts a batch that does not fit in two",
         "checkpointing_enabled": "`networks.<network>.checkpointing: true`",
         # data
         "batch_size": (

@@ -198,9 +198,8 @@ class InitFrom(Section):
 class Train(Section):
     """How long and how to train, in iterations (`epochs` is converted once). No key depends on the number of ranks.
 
-    `accumulation` cuts a batch into that many parts and adds up their gradients. `find_batch_size` doubles it, for all
-    steps, whenever memory runs out, and training goes back to its last resume point. Results then differ by rounding,
-    by noise (drawn for each part), by batch norm and the means of relativistic losses (computed over a part), and by
+    `accumulation` cuts a batch into that many parts and adds up their gradients. Results then differ by rounding, by
+    noise (drawn for each part), by batch norm and the means of relativistic losses (computed over a part), and by
     spectral norm (a power iteration for each part). Without `sync_batch_norm` each rank
     normalises its own shard of a batch. `try` runs a few steps of everything, to see whether it runs (`trial.py`).
     `compile` trains with compiled networks (`torch.compile`), whose results differ by rounding.
@@ -214,7 +213,6 @@ class Train(Section):
     accumulation: Count = 1
     sync_batch_norm: bool = True
     compile: bool = False
-    find_batch_size: bool = False
     evaluate_every: Count | None = Field(default=None, description="iterations; left out: after each epoch")
     evaluate_limit: Count | None = Field(default=None, description="evenly spaced examples; left out: all")
     record_every: Count

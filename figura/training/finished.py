@@ -40,7 +40,7 @@ class UnrecordedOutputs:
             return
         with replacing_folder(self.folder) as hidden:
             for name in OUTPUTS:
-                shutil.copytree(self.run / name, hidden / name, copy_function=_link)
+                shutil.copytree(self.run / name, hidden / name, copy_function=link_or_copy)
             write_text(hidden / PROVENANCE, self.provenance)
             write_sums(hidden)
 
@@ -85,8 +85,9 @@ def dvc_md5(folder: Path) -> str:
     return hashlib.md5(json.dumps(files, sort_keys=True).encode()).hexdigest() + ".dir"
 
 
-def _link(source: str, target: str) -> None:
+def link_or_copy(source: str | Path, target: str | Path) -> None:
+    """Make a hard link, or a copy on another disk or a file system without hard links."""
     try:
         os.link(source, target)
-    except OSError:  # no hard links on this file system
+    except OSError:
         shutil.copyfile(source, target)

@@ -129,12 +129,6 @@ class Reporter:
         """Count one iteration."""
         self.bar.update()
 
-    def go_back(self, iteration: int) -> None:
-        """Continue counting from an earlier iteration."""
-        self.bar.n = iteration
-        self.bar.refresh()
-        self._since, self._from = time.perf_counter(), iteration
-
     def log(self, iteration: int, scalars: Mapping[str, float], seconds: Mapping[str, float]) -> None:
         """Write a line of the live log and pass it to the trackers, with throughput and, if measured, phase timings."""
         now = time.perf_counter()

@@ -32,9 +32,8 @@ class TrainState:
     """Everything that changes during training, except the iteration. Random numbers have no state (see seeding.py).
 
     `injectors` are those of each step. `nonfinite` counts the last updates in a row that were not finite, by step.
-    `accumulation_factor` multiplies the number of parts of every batch (`train.find_batch_size`). `resumed` says which
-    resume point with other provenance this training goes on from. `machine` is where it runs, or `SEVERAL` if it was
-    continued elsewhere.
+    `resumed` says which resume point with other provenance this training goes on from. `machine` is where it runs, or
+    `SEVERAL` if it was continued elsewhere.
     """
 
     networks: Mapping[str, nn.Module]
@@ -46,7 +45,6 @@ class TrainState:
     injectors: Mapping[str, Mapping[str, Injector]]
     best: BestWeights
     nonfinite: dict[str, int] = field(default_factory=dict)
-    accumulation_factor: int = 1
     resumed: str | None = None
     machine: str = ""
 
@@ -59,8 +57,8 @@ class TrainState:
         }
         return {
             **states, "loss_log": self.loss_log.state_dict(), "callbacks": callbacks, "injectors": injectors,
-            "nonfinite": self.nonfinite, "accumulation_factor": self.accumulation_factor, "resumed": self.resumed,
-            "machine": self.machine, "best": self.best.state_dict(),
+            "nonfinite": self.nonfinite, "resumed": self.resumed, "machine": self.machine,
+            "best": self.best.state_dict(),
         }  # fmt: skip
 
     def load_state_dict(self, state: Mapping[str, Any], prefix: Mapping[str, Any] | None = None) -> None:
@@ -80,9 +78,7 @@ class TrainState:
                 own[name].load_state_dict(saved.get(step, {}).get(name, {}))
         self.best.load_state_dict(state.get("best", {}), prefix)  # earlier versions had none
         self.nonfinite = dict(state["nonfinite"])
-        own = state.get("rollback", state)  # where earlier versions had both
-        self.accumulation_factor = max(self.accumulation_factor, own["accumulation_factor"])
-        self.resumed = own["resumed"]
+        self.resumed = state["resumed"]
         self.machine = self.machine if state.get("machine") == self.machine else SEVERAL
 
     def _parts(self) -> dict[str, Mapping[str, Any]]:
@@ -133,12 +129,6 @@ def unflatten(tree: Any, tensors: Mapping[str, Tensor]) -> Any:
         return {key: unflatten(part, tensors) for key, part in value}
     parts = [unflatten(part, tensors) for part in value]
     return tuple(parts) if kind == "tuple" else parts
-
-
-def copied(tree: Any) -> Any:
-    """Return a copy of `tree` with its tensors on the CPU."""
-    tensors: dict[str, Tensor] = {}
-    return unflatten(flatten(tree, "", tensors), tensors)
 
 
 class ResumePoints:

@@ -100,7 +100,7 @@ class _SanityCheck:
         """Compute the losses of a step and the gradient of their sum, which frees the graph as in training."""
         trains = self.recipe.steps[name].trains
         ranks = dist.get_world_size() if dist.is_initialized() else 1
-        in_parts = ranks > 1 or self.recipe.parts(name) > 1 or self.recipe.train.find_batch_size
+        in_parts = ranks > 1 or self.recipe.parts(name) > 1
         trained = [p for n in trains for p in self.networks.live[n].parameters() if p.requires_grad]
         learned: list[Tensor] = []
         for loss, weighted in build_losses(self.recipe, name, self.device).items():
@@ -124,8 +124,8 @@ class _SanityCheck:
             self.errors.add(
                 key,
                 "its value of a batch is not the mean of the values of its examples, so cut into parts (accumulation, "
-                "train.find_batch_size, several processes) a batch would give another loss; train in one part and one "
-                "process, or write a loss of one value an example",
+                "several processes) a batch would give another loss; train in one part and one process, or write a "
+                "loss of one value an example",
             )
 
     def _evaluation(self, batch: Values) -> None:

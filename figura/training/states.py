@@ -32,6 +32,7 @@ from figura.recipe.prefix import Prefixes, digest
 from figura.recipe.resolved import RESULT_SECTIONS, named_files, settings
 from figura.recipe.schema import Recipe
 from figura.training.best import early_end
+from figura.training.finished import link_or_copy
 from figura.training.provenance import data_version, file_versions
 from figura.training.resume import SEVERAL, ResumePoint
 from figura.training.run_folder import RunFolder
@@ -126,7 +127,7 @@ class StateStore:
         try:
             (writing / STATE).mkdir(parents=True)
             for path in source.iterdir():
-                _link(path, writing / STATE / path.name)
+                link_or_copy(path, writing / STATE / path.name)
             write_text(writing / ABOUT, json.dumps(dict(about)))
             try:
                 writing.rename(final)
@@ -174,13 +175,6 @@ def _about(path: Path) -> dict[str, Any]:
     except UserError:  # nothing but messages depend on it
         return {}
     return about if isinstance(about, dict) else {}
-
-
-def _link(source: Path, target: Path) -> None:
-    try:
-        os.link(source, target)
-    except OSError:  # another disk, or no hard links
-        shutil.copyfile(source, target)
 
 
 def share_states(
@@ -361,8 +355,6 @@ def unusable(recipe: Recipe) -> str | None:
     """Return why the states of a recipe depend on more than is known here, or None."""
     if recipe.train.compile:
         return "train.compile uses a compiler whose version is not known"
-    if recipe.train.find_batch_size:
-        return "with train.find_batch_size a result depends on the free memory"
     entries = [*recipe.data.train.values(), *recipe.data.validation.values()]
     folders = {entry.arguments["root"] for entry in entries if "root" in entry.arguments}
     folders |= {path for _, path in named_files(recipe, RESULT_SECTIONS) if os.path.isdir(path)}

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import torch
-from accelerate.utils.memory import clear_device_cache, should_reduce_batch_size
 from torch import Tensor
 
 from figura.base.distributed import sharded
@@ -39,7 +38,7 @@ from figura.training.hooks import by_parameter_names
 from figura.training.loss_log import LossLog, live_scalars, mean_losses, weights_line
 from figura.training.provenance import dirty, process_record, provenance
 from figura.training.reporter import Reporter, check_trackers
-from figura.training.resume import TrainState, copied
+from figura.training.resume import TrainState
 from figura.training.run_folder import RunFolder
 from figura.training.sanity_check import depends_on_ranks, sanity_check
 from figura.training.states import SharedState, StateStore, machine, share_states
@@ -200,24 +199,13 @@ class Trainer:
             self._sanity_check()
         shared = self.sharing.begin(self.iteration) if self.sharing else None
         self.iteration = self.iteration if shared is None else shared.iteration
-        # without a resume point, training goes back to here if memory runs out
-        self._start = (self.iteration, copied(self.state.state_dict()) if self.recipe.train.find_batch_size else {})
+        first = self.iteration
         self._start_reporting(shared)
         self._end_early()
         agreed = self.accelerator.num_processes == 1
         try:
-            while self.iteration < self.last:
-                try:
-                    self._loop()
-                    continue
-                except RuntimeError as error:
-                    if not self.recipe.train.find_batch_size or not should_reduce_batch_size(error):
-                        raise
-                    # frames in the traceback keep the tensors that fill the memory alive
-                    out_of_memory = error.with_traceback(None)
-                clear_device_cache(garbage_collection=True)
-                self._accumulate_more(out_of_memory)
-            if self.sharing and self.iteration > self._start[0]:
+            self._loop()
+            if self.sharing and self.iteration > first:
                 self.sharing.give(self.iteration, self.reporter.say)
             self.loss_log.end_window()
             self.folder.write_outputs(self.iteration)
@@ -283,14 +271,11 @@ class Trainer:
         if ranks == 1:
             yield
             return
-        counts = {self._parts(name) for name, step in self.steps.items() if step.gate.open(self.iteration)} or {1}
+        counts = {self.recipe.parts(name) for name, step in self.steps.items() if step.gate.open(self.iteration)} or {1}
         sizes = {stop - start for count in counts for start, stop in cuts(batch_size(batch), count)}
         torch.manual_seed(derive(seed, *words, rank))  # for draws that are not rank-invariant
         with sharded(rank, ranks), rank_invariant_noise(derive(seed, *words), sizes):
             yield
-
-    def _parts(self, step: str) -> int:
-        return self.recipe.parts(step) * self.state.accumulation_factor
 
     # operations
 
@@ -299,7 +284,7 @@ class Trainer:
         states: dict[int, list[tuple[State, float]]] = {}
         reports = {}
         for name, step in self.steps.items():
-            count = self._parts(name)
+            count = self.recipe.parts(name)
             if count not in states:
                 states[count] = [(State(part), fraction) for part, fraction in split_batch(batch, count)]
             if step.runs(states[count][0][0], self.iteration, training=True):
@@ -427,32 +412,7 @@ class Trainer:
             networks = [*map(self.accelerator.unwrap_model, self.networks.live.values()), *self.networks.ema.values()]
             broadcast_(buffer for network in networks for buffer in network.buffers())
 
-    # out of memory, saving, stopping
-
-    def _accumulate_more(self, error: RuntimeError) -> None:
-        """Go back to the last resume point or the start, with twice as many micro-batches (`train.find_batch_size`)."""
-        if self.accelerator.num_processes > 1:
-            raise UserError(f"train.find_batch_size: one rank cannot tell the others; use one process ({error})")
-        size, failed = self.recipe.data.batch_size, self.iteration + 1
-        if min(map(self._parts, self.steps)) >= size:
-            raise UserError(f"memory does not suffice for one example at a time: {error}")
-        self.state.accumulation_factor *= 2
-        if (point := self.folder.points.latest()) is not None:
-            self.iteration = self.folder.restore(point)
-        else:
-            self.iteration, state = self._start
-            self.state.load_state_dict(copied(state))
-        for step in self.steps.values():
-            step.optimizer.zero_grad(set_to_none=True)
-        self.loss_log.start(self.iteration)
-        self.reporter.go_back(self.iteration)
-        examples = max(1, size // min(map(self._parts, self.steps)))
-        why = (
-            f"memory ran out in iteration {failed}; going on after iteration {self.iteration} with accumulation "
-            f"x {self.state.accumulation_factor}, {examples} examples at a time"
-        )
-        self.reporter.say(f"warning: {why}")
-        self.reporter.record({"step": self.iteration, "warning": why})
+    # saving, stopping
 
     def _save(self) -> None:
         """Save what is due: a checkpoint, a resume point."""

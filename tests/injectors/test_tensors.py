@@ -264,7 +264,7 @@ def test_memory_that_runs_out_is_no_fault_of_the_tensors():
         def compute(self, tensors, step):
             raise torch.OutOfMemoryError("CUDA out of memory")
 
-    with pytest.raises(torch.OutOfMemoryError):  # which `train.find_batch_size` waits for
+    with pytest.raises(torch.OutOfMemoryError):
         Greedy(["a"], ["b"])(State({"a": torch.zeros(2)}), Networks({}, {}), 0)
 
 

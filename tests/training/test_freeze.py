@@ -74,8 +74,7 @@ def test_resumes_to_the_same_bytes(run, tmp_path, stop):
     assert outputs(run) == outputs(tmp_path / "whole")
 
 
-def test_going_back_freezes_again(run):
-    """As after memory ran out (`train.find_batch_size`)."""
+def test_what_is_frozen_depends_on_the_iteration_alone(run):
     trainer = Trainer(toy.checked(CHANGES), run)
     network, freeze = trainer.networks.live["painter"], trainer.callbacks["freeze"]
     network.base[0].bias.requires_grad_(False)  # by the network itself, for good
