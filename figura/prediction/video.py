@@ -15,7 +15,6 @@ from figura.base.errors import UserError, printable
 from figura.base.files import replacing
 from figura.base.pictures import Pixels
 
-SUFFIX = ".webm"
 MPEG_4 = "mp4v"
 STDERR = threading.RLock()
 """Held while this process's stderr is replaced."""

@@ -8,7 +8,6 @@ import torch
 from accelerate import Accelerator
 from torch import nn
 
-from figura.base.modes import evaluating
 from figura.engine.build import parameter_groups
 from figura.engine.step import GatedInjector, Step, Stopwatch, WeightedLoss
 from figura.interfaces import Injector, Loss, Networks, State, batch_size, split_batch
@@ -190,23 +189,6 @@ def test_a_loss_gives_one_value_an_instance():
         update(step({"a": network}, {"l": wrong}), {"a": network}, (State({"x": X}), 1.0))
 
 
-def test_evaluating_puts_every_mode_back():
-    network = nn.Sequential(nn.Dropout(), nn.BatchNorm1d(2), nn.Sequential(nn.Dropout()))
-    network[1].eval()  # a frozen normalisation stays frozen
-    modes = [module.training for module in network.modules()]
-
-    def fail():
-        with evaluating(network, network):
-            assert not any(module.training for module in network.modules())
-            assert not torch.is_grad_enabled()
-            raise RuntimeError("inside")
-
-    with pytest.raises(RuntimeError, match="inside"):
-        fail()
-    assert [module.training for module in network.modules()] == modes
-    assert torch.is_grad_enabled()
-
-
 def test_groups_of_parameters_have_their_own_options():
     networks = {"net": nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2), nn.Conv2d(2, 1, 1))}
     groups = {
@@ -247,12 +229,6 @@ def test_a_name_is_written_once():
         state.add("x", torch.ones(2))
     assert list(state) == ["x", "y"]
     assert state["x"].sum() == 0
-
-
-def test_the_batch_itself_stays_as_it_was():
-    batch = {"x": torch.zeros(2)}
-    State(batch).add("y", torch.ones(2))
-    assert list(batch) == ["x"]
 
 
 def test_detached_is_a_view_of_its_own():

@@ -45,14 +45,12 @@ def test_weights_that_do_not_fit_are_all_listed(tmp_path):
         f"{path} does not fit Sequential: 0.weight has shape [4, 2], the network [3, 2]; missing gain; unexpected extra"
     )
     assert torch.equal(target[0].weight, before)
-
-
-def test_weights_that_are_not_there_or_no_weights(tmp_path):
-    with pytest.raises(UserError, match=r"n\.safetensors: no such file"):
-        load_weights(network(), tmp_path / "n.safetensors")
-    (tmp_path / "n.safetensors").write_bytes(b"\x80\x04never unpickled")
+    path.write_bytes(b"\x80\x04never unpickled")
     with pytest.raises(UserError, match="not a readable safetensors file"):
-        load_weights(network(), tmp_path / "n.safetensors")
+        load_weights(target, path)
+    path.unlink()
+    with pytest.raises(UserError, match=r"n\.safetensors: no such file"):
+        load_weights(target, path)
 
 
 # published weights that a network knows by itself: read where training starts, and never again
@@ -123,14 +121,10 @@ def start(run, folder, networks=None, **changes):
     return Trainer(toy.checked(QUIET | declared, toy.gan()), run)
 
 
-def test_all_networks_start_from_an_earlier_run(run, earlier):
+def test_all_networks_or_a_named_one_start_from_an_earlier_run(run, earlier, tmp_path):
     folder, expected = earlier
     started = trainings.weights(start(run, folder))
     assert all(torch.equal(started[name], expected[name]) for name in expected)
-
-
-def test_a_named_network_starts_from_it_and_no_other(run, earlier, tmp_path):
-    folder, expected = earlier
     started = trainings.weights(start(run, folder, ["painter"]))
     fresh = trainings.weights(Trainer(toy.checked(QUIET, toy.gan()), tmp_path / "fresh"))
     for name, value in started.items():
@@ -143,12 +137,6 @@ def test_the_content_of_what_it_started_from_is_recorded(run, earlier):
     assert start(run, folder).provenance["start"] == first
     Trainer(toy.checked(QUIET | {"train.steps": 4}, toy.gan()), folder).fit()
     assert start(run, folder).provenance["start"] != first  # a resume state made from the old weights is refused
-
-
-def test_only_one_place_gives_a_network_its_weights():
-    both = {"train.init_from": {"run": "runs/a"}, "networks.painter.weights": "b.safetensors"}
-    with pytest.raises(UserError, match=r"networks\.painter\.weights: train\.init_from gives this network its weights"):
-        toy.checked(both)
 
 
 class Pool(torch.nn.Module):
