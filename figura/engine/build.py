@@ -19,13 +19,7 @@ from figura.base.seeding import seed_here
 from figura.engine.averaging import GradientAverage
 from figura.engine.batch_norm import share_batch_norms
 from figura.engine.data import Loaders
-from figura.engine.precision import (
-    check_precision,
-    convert_to_fp8,
-    evaluation_precision,
-    gradient_scaler,
-    precision_handlers,
-)
+from figura.engine.precision import check_precision, gradient_scaler
 from figura.engine.step import GatedInjector, Step, WeightedLoss
 from figura.engine.weight_averages import WeightAverages
 from figura.engine.weights import load_start
@@ -178,18 +172,15 @@ def make_accelerator(recipe: Recipe, run: Path | None = None) -> Accelerator:
     Raises:
         UserError: `run` is given and this machine cannot train in that precision.
     """
-    precision: str = recipe.train.precision
-    if run is None:
-        precision = evaluation_precision(precision)
-    else:
+    if run is not None:
         try:
-            check_precision(precision)
+            check_precision(recipe.train.precision)
         except UserError as error:
             raise UserError(f"{recipe.path}: {error}") from None
     return Accelerator(
         cpu=not torch.accelerator.is_available(),  # without a GPU, the process group is only set up if this is set
-        mixed_precision=precision,
-        kwargs_handlers=[*precision_handlers(precision), InitProcessGroupKwargs(timeout=PATIENCE)],
+        mixed_precision=recipe.train.precision,
+        kwargs_handlers=[InitProcessGroupKwargs(timeout=PATIENCE)],
         log_with=None if run is None else list(recipe.runtime.trackers) or None,
         project_dir=None if run is None else str(run / "live"),
     )
@@ -215,9 +206,6 @@ def start_networks(recipe: Recipe, accelerator: Accelerator) -> tuple[Networks, 
     if accelerator.num_processes > 1 and recipe.train.sync_batch_norm:
         for network in networks.values():
             share_batch_norms(network)
-    if accelerator.mixed_precision == "fp8":
-        for network in networks.values():
-            convert_to_fp8(network)
     # not wrapped in DistributedDataParallel: a step averages gradients itself (see engine/averaging.py)
     live = {name: accelerator.prepare_model(network, evaluation_mode=True) for name, network in networks.items()}
     if accelerator.num_processes > 1:  # in case libraries or machines differ

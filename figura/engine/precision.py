@@ -5,11 +5,7 @@ statistics, averages and optimizer states are float32 throughout, and so are the
 
 In float16, gradients below 6e-8 vanish. Each step therefore has its own loss scale: `torch.amp.GradScaler` starts at
 65536, halves when a gradient overflows and doubles after 2000 updates without overflow. This is not configurable: all
-scales are powers of two, which multiply floats without rounding, and a bad initial scale costs at most 16 updates. fp8
-uses torchao, one of three Accelerate backends. It covers linear layers whose dimensions are both multiples of 16,
-except the first and last of a network; the rest computes in bfloat16. The other two do not fit: Transformer Engine
-supports one network with one optimizer, and both it and MS-AMP replace parameters or optimizers, so weights and resume
-points would not match the recipe.
+scales are powers of two, which multiply floats without rounding, and a bad initial scale costs at most 16 updates.
 """
 
 from collections.abc import Iterator, Mapping
@@ -18,64 +14,16 @@ from typing import Any
 
 import torch
 from accelerate import Accelerator
-from accelerate.utils import AORecipeKwargs, KwargsHandler, convert_model_to_fp8_ao, is_torchao_available
-from torch import Tensor, nn
+from torch import Tensor
 from torch.amp import GradScaler
 
 from figura.base.errors import UserError
 
-FP8_CAPABILITY = (8, 9)  # NVIDIA GPUs: Ada, Hopper and later
-
 
 def check_precision(precision: str) -> None:
-    """Check that this machine can train in `train.precision`.
-
-    Raises:
-        UserError: fp16 without a GPU (Accelerate would silently use float32), or fp8 without torchao or without a GPU
-            of compute capability 8.9 (it would fail or silently use float16).
-    """
-    device = torch.accelerator.current_accelerator(check_available=True)
-    if precision == "fp16" and device is None:
+    """Raise UserError for fp16 without a GPU: Accelerate would silently use float32."""
+    if precision == "fp16" and not torch.accelerator.is_available():
         raise UserError("train.precision: found 'fp16', which needs a GPU, and there is none; allowed here: no, bf16")
-    if precision != "fp8":
-        return
-    capability = torch.cuda.get_device_capability() if device and device.type == "cuda" else None
-    lacking = [] if is_torchao_available() else ["torchao 0.6.1 or later (pip install torchao)"]
-    if capability is None or capability < FP8_CAPABILITY:
-        here = f"{device or 'none'}" if capability is None else "one of {}.{}".format(*capability)
-        lacking.append(f"an NVIDIA GPU of compute capability 8.9 or higher (here: {here})")
-    if lacking:
-        allowed = "no, bf16" if device is None else "no, fp16, bf16"
-        needs = " and ".join(lacking)
-        raise UserError(f"train.precision: found 'fp8', which still needs {needs}; allowed here: {allowed}")
-
-
-def precision_handlers(precision: str) -> list[KwargsHandler]:
-    """Return the `kwargs_handlers` that an Accelerator needs for a precision."""
-    return [_fp8_settings()] if precision == "fp8" else []
-
-
-def evaluation_precision(precision: str) -> str:
-    """Return the precision of evaluations: that of training, with bf16 for fp8, which only speeds up training."""
-    return "bf16" if precision == "fp8" else precision
-
-
-def convert_to_fp8(network: nn.Module) -> None:
-    """Convert eligible linear layers to compute in fp8, in place; parameters are unchanged.
-
-    Accelerate does this in `prepare`, but not in `prepare_model`.
-    """
-    convert_model_to_fp8_ao(network, config=_fp8_settings().config)
-
-
-def fp8_layers(network: nn.Module) -> int:
-    """Return the number of layers of a network that `convert_to_fp8` converted."""
-    return sum(type(module).__name__ == "Float8Linear" for module in network.modules())
-
-
-def _fp8_settings() -> AORecipeKwargs:
-    # the default of the second, meant for FSDP, gives parameters a type that safetensors cannot store
-    return AORecipeKwargs(pad_inner_dim=True, enable_fsdp_float8_all_gather=False)
 
 
 def gradient_scaler(accelerator: Accelerator) -> GradScaler | None:

@@ -10,7 +10,6 @@ from torch import Tensor
 from figura.interfaces import Injector, Networks, Operation, Schedule, State, added_once, detach, number
 
 Size = int | tuple[int, int]
-Place = Literal["centre", "random", "top_left", "top_right", "bottom_left", "bottom_right"]
 
 
 class Detach(Injector):
@@ -115,7 +114,8 @@ class Sum(Operation):
         self.weights, self.constant = list(terms.values()), constant
 
     def compute(self, tensors: list[Tensor], step: int) -> list[Tensor]:
-        _equal_ndim(tensors)
+        if len({tensor.ndim for tensor in tensors}) > 1:  # broadcasting would match examples with columns
+            raise ValueError("equal numbers of dimensions are needed")
         products = [number(w, step) * tensor for w, tensor in zip(self.weights, tensors, strict=True)]
         total = products[0]
         for product in products[1:]:
@@ -147,23 +147,6 @@ class Interpolate(Operation):
         return [torch.lerp(b, a, drawn).requires_grad_()]
 
 
-class Concatenate(Operation):
-    """Adds tensors concatenated along an existing dimension; all other sizes are equal.
-
-    Args:
-        output: name of the result.
-        inputs: names, in this order.
-        dim: the dimension; 1 is the channels, 0 the batch.
-    """
-
-    def __init__(self, output: str, inputs: list[str], dim: int = 1) -> None:
-        super().__init__(inputs, [output])
-        self.dim = dim
-
-    def compute(self, tensors: list[Tensor], step: int) -> list[Tensor]:
-        return [torch.cat(tensors, self.dim)]
-
-
 class Resize(Operation):
     """Adds pictures of another size, sampled at pixel centres (corners are not aligned).
 
@@ -186,12 +169,16 @@ class Resize(Operation):
         antialias: bool = False,
     ) -> None:
         super().__init__([*names, *([like] if like else [])], list(names.values()))
-        _one_of(size=size, factor=factor, like=like)
+        if sum(value is not None for value in (size, factor, like)) != 1:
+            raise ValueError("write one of size, factor, like")
+        pair = (size, size) if isinstance(size, int) else size
+        if pair is not None and min(pair) < 1:
+            raise ValueError(f"size {size}: 1 or more is needed")
         if factor is not None and not 0 < factor < math.inf:
             raise ValueError(f"factor {factor}: a number above 0 is needed")
         if antialias and mode not in ("bilinear", "bicubic"):
             raise ValueError(f"antialias with mode {mode}: bilinear or bicubic is needed")
-        self.size, self.factor, self.like, self.antialias = _both(size), factor, like, antialias
+        self.size, self.factor, self.like, self.antialias = pair, factor, like, antialias
         self.mode = "nearest-exact" if mode == "nearest" else mode
 
     def compute(self, tensors: list[Tensor], step: int) -> list[Tensor]:
@@ -205,93 +192,8 @@ class Resize(Operation):
         return F.interpolate(picture, size, mode=self.mode, antialias=self.antialias)
 
 
-class Crop(Operation):
-    """Adds a window of pictures; `random` draws one for each example, the same for all names.
-
-    The window is in pixels of the first name. If the pictures of another name are k times as large (k an integer), so
-    is its window, at the same position: a small picture and its large original stay aligned.
-
-    Args:
-        names: name read, (N, C, H, W) -> name added, (N, C, h, w).
-        size: height and width of the window, or one number for both.
-        margin: instead: remove this many pixels at each side; with `random`, the shift is at most this.
-        at: centre, random, or a corner (top_left, ...).
-    """
-
-    def __init__(
-        self,
-        names: dict[str, str],
-        size: Size | None = None,
-        margin: int | None = None,
-        at: Place = "centre",
-    ) -> None:
-        super().__init__(list(names), list(names.values()))
-        _one_of(size=size, margin=margin)
-        if margin is not None and margin < 0:
-            raise ValueError(f"margin {margin}: 0 or more is needed")
-        self.size, self.margin, self.at = _both(size), margin or 0, at
-
-    def compute(self, tensors: list[Tensor], step: int) -> list[Tensor]:
-        height, width = _height_and_width(tensors[0])
-        window = self.size or (height - 2 * self.margin, width - 2 * self.margin)
-        room = (height - window[0], width - window[1])
-        if min(room) < 0 or min(window) < 1:
-            raise ValueError(f"a window of {window[0]} x {window[1]} does not fit into {height} x {width}")
-        places = self._places(room, len(tensors[0]))
-        return [_windows(picture, places, window, _enlargement(picture, height, width)) for picture in tensors]
-
-    def _places(self, room: tuple[int, int], count: int) -> list[tuple[int, int]]:
-        """Return the top left corner of each example's window, or one for all."""
-        if self.at == "random":
-            tops, lefts = (torch.randint(free + 1, (count,), device="cpu").tolist() for free in room)
-            return list(zip(tops, lefts, strict=True))
-        if self.at == "centre":
-            return [(room[0] // 2, room[1] // 2)]
-        return [(room[0] if "bottom" in self.at else 0, room[1] if "right" in self.at else 0)]
-
-
-def _equal_ndim(tensors: list[Tensor]) -> None:
-    """Reject unequal `ndim`: broadcasting aligns the last dimensions, so it would match examples with columns."""
-    if len({tensor.ndim for tensor in tensors}) > 1:
-        raise ValueError("equal numbers of dimensions are needed")
-
-
-def _windows(picture: Tensor, places: list[tuple[int, int]], size: tuple[int, int], enlargement: int = 1) -> Tensor:
-    """Crop windows of pictures (N, C, H, W). `places` are their top left corners: one for all, or one per example.
-
-    `places` and `size` are in pixels of a picture `enlargement` times smaller.
-    """
-    height, width = (side * enlargement for side in size)
-    corners = [(top * enlargement, left * enlargement) for top, left in places]
-    if len(corners) == 1:
-        ((top, left),) = corners
-        return picture[..., top : top + height, left : left + width]
-    return torch.stack(
-        [one[:, top : top + height, left : left + width] for one, (top, left) in zip(picture, corners, strict=True)]
-    )
-
-
 def _height_and_width(picture: Tensor) -> tuple[int, int]:
     """Return the size of pictures; raises ValueError unless they are (N, C, H, W)."""
     if picture.ndim != 4:
         raise ValueError("pictures (N, C, H, W) are needed")
     return picture.shape[2], picture.shape[3]
-
-
-def _enlargement(picture: Tensor, height: int, width: int) -> int:
-    times = picture.shape[-1] // width
-    if _height_and_width(picture) != (times * height, times * width):
-        raise ValueError(f"{height} x {width} pixels, or a whole multiple on both sides, are needed beside the first")
-    return times
-
-
-def _both(size: Size | None) -> tuple[int, int] | None:
-    pair = (size, size) if isinstance(size, int) else size
-    if pair is not None and min(pair) < 1:
-        raise ValueError(f"size {size}: 1 or more is needed")
-    return pair
-
-
-def _one_of(**choices: object) -> None:
-    if sum(value is not None for value in choices.values()) != 1:
-        raise ValueError(f"write one of {', '.join(choices)}")

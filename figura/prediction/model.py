@@ -13,7 +13,6 @@ from torch import nn
 from figura.base.errors import UserError
 from figura.base.seeding import random_kept
 from figura.data.formats.skeletons import COCO, skeleton_from
-from figura.engine.precision import evaluation_precision
 from figura.evaluation.model_folder import trained_facts
 from figura.evaluation.trained import load_trained
 from figura.prediction.result import Categories
@@ -103,6 +102,6 @@ def load_networks(path: Path, content: dict[str, Any], model: Path, device: str)
         )
     with random_kept():  # networks are initialised randomly before their weights are loaded
         trained, networks = load_trained(model, recipe)
-    place = Device(device, evaluation_precision(trained.train.precision))
+    place = Device(device, trained.train.precision)
     moved = {name: network.to(place.device).eval() for name, network in networks.items()}
     return Trained(trained, recipe.predict, moved, place)

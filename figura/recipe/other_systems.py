@@ -155,12 +155,10 @@ HINTS: dict[str, dict[str, str]] = {
         "add_noise": "`Noise`, then `Sum`",
         "scheduled_scalar": "a schedule where the number stands",
         "interpolate": "`Resize`",
-        "image_patch random_crop margin_removal": "`Crop`",
-        "concatenate": "`Concatenate`",
         "for_each ForEach": "one entry for each name",
         (
-            "grey indices_extractor squeeze batch_rotate mix_and_label "
-            "Augment Choose Clamp Grey Multiply Normalise Orient Pad Roll Select Stack"
+            "grey indices_extractor squeeze batch_rotate mix_and_label image_patch random_crop margin_removal "
+            "concatenate Augment Choose Clamp Concatenate Crop Grey Multiply Normalise Orient Pad Roll Select Stack"
         ): "an injector of your own, a few lines from `figura.interfaces.Operation` (docs/your_own_code.md)",
         "sr_diffs": "`Resize`, then `Sum`",
         "normalize denormalize": (

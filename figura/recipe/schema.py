@@ -18,7 +18,7 @@ Position = Annotated[int, Field(ge=0, le=10**9)]
 BatchSize = Annotated[int, Field(ge=1, le=10**6)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Number = Annotated[float, Field(allow_inf_nan=False)]
-Precision = Literal["no", "fp16", "bf16", "fp8"]
+Precision = Literal["no", "fp16", "bf16"]
 Format = Literal["image", "mask", "array", "number", "records"]
 """How a dump stores a name; see `figura/dump.py`."""
 

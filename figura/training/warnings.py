@@ -6,7 +6,6 @@ from pathlib import Path
 from torch import nn
 
 from figura.base.error_collector import ErrorCollector
-from figura.engine.precision import fp8_layers
 from figura.engine.step import Step
 from figura.recipe.schema import Declaration, Recipe
 from figura.recipe.trial import is_try
@@ -16,7 +15,7 @@ from figura.recipe.types import build_schedule
 def warnings(recipe: Recipe, steps: Mapping[str, Step], last: int) -> list[str]:
     """Return all warnings about a training of `last` iterations; a try always ends before schedules and gates do."""
     late = [] if recipe.train.try_ else late_schedules(recipe, last) + late_gates(recipe, last)
-    return [*from_tries(recipe), *late, *upset_norms(steps), *without_fp8(recipe, steps)]
+    return [*from_tries(recipe), *late, *upset_norms(steps)]
 
 
 def from_tries(recipe: Recipe) -> list[str]:
@@ -69,12 +68,3 @@ def upset_norms(steps: Mapping[str, Step]) -> list[str]:
                 f"{max(step.rates) * step.clip_value:g} is above sqrt(eps) = {min(norms) ** 0.5:g} of its batch norm"
             )
     return lines
-
-
-def without_fp8(recipe: Recipe, steps: Mapping[str, Step]) -> list[str]:
-    """Return warnings for trained networks without fp8 layers: they compute in bfloat16."""
-    if recipe.train.precision != "fp8":
-        return []
-    trained = {name: network for step in steps.values() for name, network in step.trains.items()}
-    bare = [name for name, one in trained.items() if not fp8_layers(one)]
-    return [f"train.precision: fp8 applies to no layer of network {name!r}, which computes in bf16" for name in bare]

@@ -144,7 +144,7 @@ def test_a_mistake_is_found_where_it_is(recipe: str, key: str, word: str, change
         {"losses__KL__type": "vunet.losses.LatentKL"},
         {"losses__KL__schedule": None, "runtime__samples": None},
         {"losses__KL__schedule": {"type": "WarmUp", "steps": 3, "then": LINEAR}},
-        {"steps__generator__injectors__noise": {"type": "Crop", "names": {"image": "crop"}, "size": LINEAR}},
+        {"steps__generator__injectors__noise": {"type": "Resize", "names": {"image": "small"}, "factor": LINEAR}},
         {"steps__generator__lr_schedule": {"type": "Product", "of": {"one": LINEAR, "two": LINEAR}}},
         {"steps__generator__optimizer": {"type": "torch.optim.AdamW", "lr": 1e-3, "betas": [0.9, 0.99]}},
         {"evaluate__data": {"others": {"type": "images.ImagePairs", "root": "data/prepared/pairs"}}},
@@ -165,7 +165,7 @@ def test_an_editor_can_complete() -> None:
     assert argument == {
         "type": "number", "default": 1.0, "description": "weight of elements where the mask is 0, 0 or more."
     }  # fmt: skip
-    assert definitions["Train"]["properties"]["precision"]["enum"] == ["no", "fp16", "bf16", "fp8"]
+    assert definitions["Train"]["properties"]["precision"]["enum"] == ["no", "fp16", "bf16"]
     assert "2-norm" in definitions["StepEntry"]["properties"]["clip"]["description"]
     assert definitions["Optimizer.torch.optim.Adam"]["properties"]["lr"]["default"] == 0.001
 

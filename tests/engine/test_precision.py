@@ -22,14 +22,13 @@ from trainings import BASE, Killed, Stopping, outputs
 from two_processes import run_in_two
 
 from figura.base.errors import UserError
-from figura.engine import build, precision
-from figura.engine.precision import check_precision, convert_to_fp8, evaluation_precision, in_float32
+from figura.engine import build
+from figura.engine.precision import in_float32
 from figura.engine.step import Stopwatch, WeightedLoss
 from figura.evaluation.trained import write_dump
 from figura.interfaces import Callback, Injector, Loss, Networks, State, StepReport
 from figura.schedules import Constant
 from figura.training.trainer import Trainer, _count_nonfinite
-from figura.training.warnings import without_fp8
 from models.images.adversarial_losses import GradientPenalty
 
 X, START = test_steps.X, np.array([0.5, -1.0])
@@ -411,79 +410,19 @@ def test_all_that_is_kept_and_written_is_float32(run, tmp_path):
 # what a machine can do
 
 
-@pytest.fixture
-def machine(monkeypatch):
-    """Pretend to have a device, its compute capability, torchao."""
-
-    def pretend(kind, capability=None, torchao=False):
-        device = None if kind is None else torch.device(kind)
-        monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda check_available=False: device)
-        monkeypatch.setattr(torch.cuda, "get_device_capability", lambda *device: capability)
-        monkeypatch.setattr(precision, "is_torchao_available", lambda: torchao)
-
-    return pretend
-
-
-TORCHAO = r"torchao 0\.6\.1 or later \(pip install torchao\)"
-GPU = r"an NVIDIA GPU of compute capability 8\.9 or higher"
-
-
-@pytest.mark.parametrize(
-    ("given", "asked", "said"),
-    [
-        ((None,), "bf16", None),
-        (("cuda", (7, 0)), "fp16", None),
-        ((None,), "fp8", rf"'fp8', which still needs {TORCHAO} and {GPU} \(here: none\); allowed here: no, bf16"),
-        (("cuda", (8, 0), True), "fp8", rf"still needs {GPU} \(here: one of 8\.0\); allowed here: no, fp16, bf16"),
-        (("cuda", (8, 9), True), "fp8", None),
-    ],
-)
-def test_what_a_precision_needs(given, asked, said, machine):
-    machine(*given)
-    if said is None:
-        check_precision(asked)
-    else:
-        with pytest.raises(UserError, match=rf"^train\.precision: found .*{said}$"):
-            check_precision(asked)
-
-
-def test_it_is_said_before_anything_is_built(run, machine):
-    machine(None)
+@pytest.mark.skipif(torch.accelerator.is_available(), reason="there is a GPU")
+def test_fp16_without_a_gpu_is_refused_before_anything_is_built(run):
     with pytest.raises(UserError, match=r"^toy\.yaml: train\.precision: found 'fp16', which needs a GPU"):
         Trainer(toy.checked({"train.precision": "fp16"}), run)
     assert not run.exists()
 
 
 @pytest.mark.skipif(torch.accelerator.is_available(), reason="there is a GPU, which computes a dump in fp16")
-@pytest.mark.parametrize(("asked", "meant"), [("no", "no"), ("fp16", "fp16"), ("bf16", "bf16"), ("fp8", "bf16")])
-def test_what_was_trained_elsewhere_is_evaluated_here(asked, meant, tmp_path):
-    assert evaluation_precision(asked) == meant
+@pytest.mark.parametrize("asked", ["no", "fp16", "bf16"])
+def test_what_was_trained_elsewhere_is_evaluated_here(asked, tmp_path):
     torch.manual_seed(0)
     write_dump(toy.checked({"train.precision": asked}), {"painter": toy.Painter(2, 0.1)}, tmp_path / "dump")
     assert len((tmp_path / "dump/examples.csv").read_text().splitlines()) == 1 + 6
-
-
-class Wide(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.layers = nn.Sequential(*(nn.Linear(*shape) for shape in ((8, 32), (32, 48), (48, 24), (24, 32), (32, 4))))
-
-
-def test_fp8_takes_inner_linear_layers_and_leaves_parameters_alone():
-    pytest.importorskip("torchao", reason="fp8 needs torchao")
-    network, convolutions = Wide(), toy.Painter()
-    parameters, state = list(network.parameters()), {key: value.clone() for key, value in network.state_dict().items()}
-    for one in (network, convolutions):
-        convert_to_fp8(one)
-    kinds = [type(layer).__name__ for layer in network.layers]
-    assert kinds == ["Linear", "Float8Linear", "Linear", "Linear", "Linear"]  # 24 is no multiple of 16
-    assert all(a is b and type(a) is nn.Parameter for a, b in zip(network.parameters(), parameters, strict=True))
-    assert network.state_dict().keys() == state.keys()
-    steps = {name: test_steps.step({name: one}, {}) for name, one in (("wide", network), ("painter", convolutions))}
-    assert without_fp8(toy.checked({"train.precision": "fp8"}), steps) == [
-        "train.precision: fp8 applies to no layer of network 'painter', which computes in bf16"
-    ]
-    assert without_fp8(toy.checked(), steps) == []
 
 
 def overflow_on_the_second(folder):

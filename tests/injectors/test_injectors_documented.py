@@ -62,7 +62,7 @@ def test_there_are_examples_of_every_injector():
         and kind.__module__.startswith("figura.injectors")
         and kind.__name__[0] != "_"
     }
-    assert len(named) == 9
+    assert len(named) == 7
     assert {name for name in named if f"{{type: {name}," not in SECTIONS["Injectors"]} == set()
     assert len(EXAMPLES) > 50
 

@@ -10,7 +10,7 @@ import toy
 
 from figura.base.error_collector import ErrorCollector
 from figura.base.errors import UserError
-from figura.injectors.tensors import Concatenate, Constant, Crop, Detach, Interpolate, Noise, Resize, Sum
+from figura.injectors.tensors import Constant, Detach, Interpolate, Noise, Resize, Sum
 from figura.interfaces import Networks, Operation, State
 from figura.recipe.types import INJECTOR, construct
 from figura.schedules import Linear
@@ -110,11 +110,6 @@ def test_detach_cuts_trees_and_makes_leaves():
     assert state["x"].requires_grad
 
 
-def test_concatenate():
-    a, b = array(2, 3, 4), array(2, 1, 4)
-    np.testing.assert_array_equal(run(Concatenate("c", ["a", "b"]), a=a, b=b)[0], np.concatenate([a, b], 1))
-
-
 def triangle(x):
     return np.maximum(0, 1 - np.abs(x))
 
@@ -154,9 +149,6 @@ def test_resize_with_antialias_widens_the_kernel():
     np.testing.assert_allclose(found, rows @ x @ columns.T, atol=1e-6)
 
 
-# size
-
-
 def test_resize_by_whole_factors():
     x = array(2, 3, 4, 6)
     up, same = run(Resize({"x": "up", "z": "same"}, like="big", mode="nearest"), x=x, z=x, big=array(1, 1, 8, 12))
@@ -166,62 +158,12 @@ def test_resize_by_whole_factors():
     np.testing.assert_allclose(down, x.reshape(2, 3, 2, 2, 3, 2).mean(axis=(3, 5)), atol=1e-12)
 
 
-# windows
-
-
-def places(count, height, width):
-    """Pictures (count, 1, height, width) of which each pixel says where it is: 1000 row + column."""
-    one = 1000.0 * np.arange(height)[:, None] + np.arange(width)
-    return np.broadcast_to(one, (count, 1, height, width)).copy()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "rows", "columns"),
-    [
-        ({"size": 4}, slice(3, 7), slice(1, 5)),
-        ({"size": (3, 2)}, slice(3, 6), slice(2, 4)),
-        ({"margin": 2}, slice(2, 8), slice(2, 4)),
-        ({"size": 4, "at": "top_left"}, slice(0, 4), slice(0, 4)),
-        ({"size": 4, "at": "bottom_right"}, slice(6, 10), slice(2, 6)),
-    ],
-)
-def test_fixed_windows(arguments, rows, columns):
-    x = array(2, 3, 10, 6)
-    np.testing.assert_array_equal(run(Crop({"x": "y"}, **arguments), x=x)[0], x[:, :, rows, columns])
-
-
-def test_random_windows_are_one_an_instance_and_the_same_for_all_names():
-    small, large = places(300, 6, 7), places(300, 12, 14)
-    cut, other, enlarged = run(
-        Crop({"lq": "a", "mask": "b", "hq": "c"}, size=(4, 5), at="random"), lq=small, mask=small, hq=large
-    )
-    np.testing.assert_array_equal(cut, other)
-    corners = {(int(one[0, 0, 0]) // 1000, int(one[0, 0, 0]) % 1000) for one in cut}
-    assert corners == {(top, left) for top in range(3) for left in range(3)}
-    for window, twice in zip(cut, enlarged, strict=True):
-        top, left = int(window[0, 0, 0]) // 1000, int(window[0, 0, 0]) % 1000
-        np.testing.assert_array_equal(window, small[0, :, top : top + 4, left : left + 5])
-        np.testing.assert_array_equal(twice, large[0, :, 2 * top : 2 * top + 8, 2 * left : 2 * left + 10])
-
-
-def test_a_margin_is_the_largest_shift():
-    cut = run(Crop({"x": "y"}, margin=1, at="random"), x=places(200, 6, 6))[0]
-    assert cut.shape == (200, 1, 4, 4)
-    assert {int(one[0, 0, 0]) for one in cut} == {1000 * top + left for top in range(3) for left in range(3)}
-
-
-# what does not fit
-
-
 @pytest.mark.parametrize(
     ("injector", "message"),
     [
         (Sum("s", {"row": 1.0, "x": 1.0}), "of 'row' (2,), 'x' (2, 3, 8, 8): equal numbers of dimensions"),
         (Interpolate("x", "wide", "p"), "Interpolate of 'x' (2, 3, 8, 8), 'wide' (2, 3, 8, 16): equal shapes"),
-        (Crop({"x": "y"}, size=9), "Crop of 'x' (2, 3, 8, 8): a window of 9 x 9 does not fit into 8 x 8"),
-        (Crop({"x": "y"}, margin=4), "a window of 0 x 0"),
-        (Crop({"row": "y"}, size=2), "pictures (N, C, H, W) are needed"),
-        (Crop({"x": "y", "wide": "z"}, size=2), "8 x 8 pixels, or a whole multiple"),
+        (Resize({"row": "y"}, factor=2.0), "pictures (N, C, H, W) are needed"),
     ],
 )
 def test_tensors_that_do_not_fit(injector, message):
@@ -234,17 +176,15 @@ def test_tensors_that_do_not_fit(injector, message):
     ("name", "arguments", "message"),
     [
         ("Sum", {"output": "s", "terms": {}}, "terms: at least one"),
-        ("Sum", {"output": "s", "terms": {"a": RAMP, "b": "much"}}, ".terms.b: found 'much'; expected a number"),
         ("Constant", {"output": "c", "like": "x", "value": 0.0, "shape": [3, 0]}, "shape [3, 0]: sizes of 1 or more"),
         ("Noise", {"output": "n", "like": "x", "scale": -1.0}, "scale -1.0: 0 or more"),
         ("Detach", {"names": {}}, "names: at least one"),
         ("Detach", {"names": {"a": "c", "b": "c"}}, "adds 'c' twice"),
-        ("Concatenate", {"output": "c", "inputs": []}, "at least one is needed"),
+        ("Resize", {"names": {}, "size": 4}, "at least one is needed"),
         ("Resize", {"names": {"x": "y"}, "size": 4, "factor": 2.0}, "write one of size, factor, like"),
         ("Resize", {"names": {"x": "y"}, "size": [4, 0]}, "size (4, 0): 1 or more"),
         ("Resize", {"names": {"x": "y"}, "factor": 0.0}, "factor 0.0: a number above 0"),
         ("Resize", {"names": {"x": "y"}, "size": 4, "mode": "area", "antialias": True}, "antialias with mode area"),
-        ("Crop", {"names": {"x": "y"}, "margin": -1}, "margin -1: 0 or more"),
     ],
 )
 def test_wrong_arguments(name, arguments, message):
@@ -268,21 +208,17 @@ def test_memory_that_runs_out_is_no_fault_of_the_tensors():
         Greedy(["a"], ["b"])(State({"a": torch.zeros(2)}), Networks({}, {}), 0)
 
 
-# in a training
-
 PAINT = {"type": "Forward", "network": "painter", "outputs": {"image": "image"}, "taps": {"layer": "low"}}
 INJECTORS = {
     "noise": {"type": "Noise", "output": "noise", "like": "x", "scale": 0.1},
-    "noisy": {"type": "Sum", "output": "noisy", "terms": {"x": 1.0, "noise": 0.5}},
-    "part": {"type": "Crop", "names": {"noisy": "seen", "y": "wanted"}, "size": 3, "at": "random", "only": "training"},
-    "whole": {"type": "Detach", "names": {"x": "seen", "y": "wanted"}, "only": "evaluation"},
+    "noisy": {"type": "Sum", "output": "seen", "terms": {"x": 1.0, "noise": 0.5}, "only": "training"},
+    "plain": {"type": "Detach", "names": {"x": "seen"}, "only": "evaluation"},
     "paint": PAINT | {"inputs": {"x": "seen"}},
 }
 
 
 def trained(run):
-    inputs = {f"losses.{name}.inputs.target": "wanted" for name in ("distance", "square")}
-    trainer = Trainer(toy.checked({"steps.painter.injectors": INJECTORS, "train.steps": 4} | inputs), run)
+    trainer = Trainer(toy.checked({"steps.painter.injectors": INJECTORS, "train.steps": 4}), run)
     before = {name: p.detach().clone() for name, p in trainer.networks.live["painter"].named_parameters()}
     trainer.fit()
     return before, dict(trainer.networks.live["painter"].named_parameters())
