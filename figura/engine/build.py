@@ -21,8 +21,7 @@ from figura.engine.batch_norm import share_batch_norms
 from figura.engine.data import Loaders
 from figura.engine.precision import check_precision, gradient_scaler
 from figura.engine.step import GatedInjector, Step, WeightedLoss
-from figura.engine.weight_averages import WeightAverages
-from figura.engine.weights import load_start
+from figura.engine.weights import WeightAverages, load_start
 from figura.interfaces import Callback, ExampleDataset, Injector, Networks, Schedule
 from figura.recipe.schema import DatasetEntry, Declaration, Group, Recipe
 from figura.recipe.types import (

@@ -1,4 +1,4 @@
-"""Weights in safetensors: written by a run, or loaded at the start of a training."""
+"""Weights in safetensors, written by a run or loaded at the start of a training, and their moving averages."""
 
 import hashlib
 import os
@@ -11,11 +11,12 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
+from torch.optim.swa_utils import AveragedModel
 
 from figura.base.checksums import refuse_damaged
 from figura.base.errors import UserError
 from figura.base.files import replacing, sha256
-from figura.recipe.schema import OWN, Recipe
+from figura.recipe.schema import OWN, Ema, Recipe
 
 
 @runtime_checkable
@@ -112,6 +113,32 @@ def load_start(networks: Mapping[str, nn.Module], recipe: Recipe) -> dict[str, s
             key = "train.init_from" if name in files and recipe.networks[name].weights is None else f"networks.{name}"
             raise UserError(f"{recipe.path}: {key}: network {name!r}: {error}") from None
     return sources
+
+
+class WeightAverages(AveragedModel):
+    """The averages of a network (`train.ema`), in a copy of it; buffers, such as running statistics, are the latest.
+
+    The number of updates stays on the CPU. `AveragedModel` itself copies it to the GPU in every update, and waits.
+    """
+
+    def __init__(self, network: nn.Module, ema: Ema) -> None:
+        super().__init__(network)
+        self.ema = ema
+
+    @torch.no_grad()
+    def update_parameters(self, model: nn.Module) -> None:
+        """Add a network's current weights; the first update copies them."""
+        averages: list[Tensor] = [*self.module.parameters()]
+        weights: list[Tensor] = [*model.parameters()]
+        if not weights:
+            pass  # buffers alone, such as a pool of pictures; `_foreach` takes no empty list
+        elif (count := int(self.n_averaged)) == 0:
+            torch._foreach_copy_(averages, weights)
+        else:
+            torch._foreach_lerp_(averages, weights, 1 - self.ema.decay_at(count))
+        for own, latest in zip(self.module.buffers(), model.buffers(), strict=True):
+            own.copy_(latest)
+        self.n_averaged += 1
 
 
 def to_device(tree: Any, device: torch.device) -> Any:

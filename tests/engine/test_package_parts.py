@@ -1,7 +1,7 @@
 """Networks and losses of other packages stand in a recipe by their own names."""
 
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,27 +17,8 @@ from figura.dump import Dump
 from figura.engine.build import build_losses
 from figura.engine.package_parts import PackageLoss
 from figura.evaluation.evaluate import Evaluation
-from figura.interfaces import Example, ExampleDataset
 from figura.recipe.types import NETWORK, find_type
 from figura.training.trainer import Trainer
-
-
-class Photos(ExampleDataset):
-    """`x` (3, 64, 64) in [0, 1], `y` its negative, `mask` (1, 64, 64) of 0 and 1."""
-
-    names: ClassVar[tuple[str, ...]] = ("x", "y", "mask", "index")
-
-    def __init__(self, length: int) -> None:
-        self.length = length
-
-    def __len__(self) -> int:
-        return self.length
-
-    def example(self, index: int, random: np.random.Generator) -> Example:
-        x = np.random.default_rng(index).uniform(0, 1, (3, 64, 64)).astype(np.float32)
-        mask = np.zeros((1, 64, 64), np.float32)
-        mask[:, : 8 + index % 8 * 4] = 1
-        return {"x": x, "y": 1 - x, "mask": mask, "index": index}
 
 
 def make(width: int, **more: Any) -> nn.Module:

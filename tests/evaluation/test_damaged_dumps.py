@@ -34,13 +34,7 @@ CHANGES = {
     "evaluate.inputs": {"y": "array"},
     "evaluate.modes": {"plain": {"injectors": {"paint": PAINT}, "save": {"image": "image"}}},
     "evaluate.grids": {
-        "pairs": {
-            "rows": ["x"],
-            "columns": ["y"],
-            "size": 2,
-            "injectors": {"paint": PAINT},
-            "save": {"image": "image"},
-        }
+        "pairs": {"rows": ["x"], "columns": ["y"], "size": 2, "injectors": {"paint": PAINT}, "save": {"image": "image"}}
     },
     "evaluate.averages": {"mean": {"of": "y", "examples": 2}},
     "metrics.scores": {
@@ -134,27 +128,19 @@ FILES = ["examples.csv", "grids.csv", "averages/mean.npy", "inputs/000001.y.npy"
 
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_any_damage_of_any_file_is_one_line(damage, spoilt, capsys):
-    for name in FILES if damage == "flipped" else FILES[:1]:
+    for name in [*(FILES if damage == "flipped" else FILES[:1]), "SHA256SUMS"]:
         path = spoilt / "dump" / name
         content = path.read_bytes()
         DAMAGES[damage](path)
         status, line = said(spoilt, capsys)
         reason = {"missing": "no such file", "pipe": "no regular file"}.get(damage, "damaged: its checksum differs")
         advice = "the eval-dump stage first" if (name, damage) == ("examples.csv", "missing") else "eval-dump again"
-        assert (status, line) == (1, f"{path}: {reason}; run {advice}")
+        if name == "SHA256SUMS" and damage != "missing":  # a file that it no longer names rightly
+            assert (status, line.startswith(str(spoilt / "dump")), line.endswith(advice)) == (1, True, True)
+        else:
+            assert (status, line) == (1, f"{path}: {reason}; run {advice}")
         path.unlink(missing_ok=True)
         path.write_bytes(content)
-
-
-@pytest.mark.parametrize("damage", DAMAGES)
-def test_damaged_checksums_are_detected(damage, spoilt, capsys):
-    DAMAGES[damage](spoilt / "dump/SHA256SUMS")
-    status, line = said(spoilt, capsys)
-    assert status == 1
-    assert line.startswith(str(spoilt / "dump"))
-    assert line.endswith("run eval-dump again")
-    if damage == "missing":
-        assert line == f"{spoilt}/dump/SHA256SUMS: no such file; run eval-dump again"
 
 
 def test_a_mark_of_a_try_that_is_lost_or_added_is_detected(spoilt, capsys):
@@ -191,38 +177,28 @@ OTHERS = [
     (ARRAY, npy("|O"), NO_ARRAY),  # a pickle
     (ARRAY, npy(shape="(1000000000000, 3)"), NO_ARRAY),
     (ARRAY, npy(shape="(1, 4, 5)"), NO_ARRAY),
-    (ARRAY, npy(shape="(0, 999999999, 999999999, 999999999)", values=b""), NO_ARRAY),
     (ARRAY, npy(shape="(-1, 3)"), NO_ARRAY),
-    (ARRAY, npy(shape="('a',)"), NO_ARRAY),
     (ARRAY, npy(shape="(" * 5000), NO_ARRAY),
-    (ARRAY, npy("<f8", values=b"\0" * 128), NO_ARRAY),
     (ARRAY, b"no array", NO_ARRAY),
     (ARRAY, npy(values=np.full(16, np.nan, "<f4").tobytes()), "16 of 16 values are NaN or infinite"),
-    (ARRAY, npy(values=np.full(16, np.inf, "<f4").tobytes()), "16 of 16 values are NaN or infinite"),
     (PICTURE, picture("RGBA", (4, 4)), "4 channels; a picture of a dump has 1 or 3"),
     (PICTURE, picture("I;16", (4, 4)), "values of uint16: a picture of 8 bits is needed"),
     (PICTURE, picture("L", (8193, 8193)), "8193 x 8193 pixels; at most 67108864 are read"),
     (PICTURE, b"GIF89a", "no readable picture"),
     (TABLE, b"", "no readable table: No columns to parse from file"),
     (TABLE, b"\xa4,\x00\n\xff\n", "no readable table: "),
-    (TABLE, b'mode,loss.a\nplain,"1\n', "no readable table: "),
     (TABLE, b"mode,loss.a\nplain,1,2,3\n", "no readable table: a row has more cells than there are columns"),
     (TABLE, b"index,loss.a\n0,1\n", EMPTY),
-    (TABLE, b"mode,loss.a\n,1\n", EMPTY),
     (TABLE, b"mode,loss.a\nplain,nan\n", f"column 'loss.a' {NO_NUMBERS}"),
-    (TABLE, b"mode,loss.a\nplain,much\n", f"column 'loss.a' {NO_NUMBERS}"),
     (TABLE, b"mode,size\nplain,1e999\n", f"column 'size' {NO_NUMBERS}"),
     (NUMBERS, None, "no such file"),
     (NUMBERS, b"", "no table of numbers: No columns to parse from file"),
     (NUMBERS, bytes(99) + b"\n", "no column 'step', or it has empty cells"),
     (NUMBERS, ROWS.replace(b"0.5", b"0.0\x115"), "column 'distance.raw' holds texts"),
     (NUMBERS, ROWS + b"nan,1,1,1\n", "column 'step' holds nan; a finite number is needed"),
-    (NUMBERS, ROWS + b"1e999,1,1,1\n", "column 'step' holds inf; a finite number is needed"),
     (NUMBERS, ROWS + b"9" * 400 + b",1,1,1\n", "column 'step' holds texts, or too large numbers"),
-    (NUMBERS, b"\xa4\xff\n", "no table of numbers: "),
     (NUMBERS, ROWS[:-3], CUT_OFF),
     (NUMBERS, ROWS + b"8,0.25\n", CUT_OFF),
-    (NUMBERS, ROWS + b"8,1,1,1,1\n", CUT_OFF),
 ]
 
 
@@ -335,17 +311,13 @@ def test_records_of_people_are_checked(tmp_path):
     good = {"image_id": 1, "category_id": 1, "score": 0.5, "keypoints": [1.0] * 51, "bbox": [0, 0, 1, 1]}
     for change, reason in (
         ({"score": None}, "score is None; a finite number is needed"),
-        ({"score": 10**400}, "score is 1000"),
         ({"score": True}, "score is True; a finite number is needed"),
         ({"area": float("nan")}, "area is nan; a finite number is needed"),
-        ({"area": 2e12}, "area is 2000000000000.0; a finite number is needed"),
         ({"keypoints": "a"}, "keypoints is 'a'; a list of finite numbers is needed"),
         ({"keypoints": [1e400] * 51}, "keypoints is [inf"),
         ({"bbox": [0, 1]}, "bbox has 2 numbers; 4 are needed"),
         ({"image_id": "1"}, "image_id is '1'; an integer is needed"),
-        ({"image_id": True}, "image_id is True; an integer is needed"),
         ({"iscrowd": "0"}, "iscrowd is '0'; a whole number is needed"),
-        ({"iscrowd": None}, "iscrowd is None; a whole number is needed"),
         ({"num_keypoints": 2.5}, "num_keypoints is 2.5; a whole number is needed"),
     ):
         for part, records in (("poses", [good, good | change]), ("inputs", [])):

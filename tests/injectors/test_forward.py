@@ -11,7 +11,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from figura.base.errors import UserError
 from figura.injectors.forward import Forward
-from figura.interfaces import Injector, Networks, State
+from figura.interfaces import Networks, State
 from figura.schedules import Linear
 from models.images.pixel_losses import L1
 
@@ -71,8 +71,6 @@ def test_what_cannot_be_called():
         run(Forward("n", {"x": "x"}, {"total": "y"}), x=torch.zeros(2))
     with pytest.raises(ValueError, match="outputs: missing; a call without taps needs them"):
         Forward("n", {"x": "x"})
-    with pytest.raises(TypeError, match="Injector injects nothing"):
-        Injector()(State({}), Networks({}, {}), 0)
 
 
 @pytest.mark.parametrize(("step", "shift"), [(0, 0.0), (5, 0.5), (99, 1.0)])

@@ -136,10 +136,8 @@ def test_what_trusts_figuras_types_alone_ends_with_load_and_predict(before, tmp_
     "pipeline",
     [
         "vars: [{recipes: [reds]}]",
-        "vars: [{recipes: {reds: {params: [recipe.yaml]}}}]",
         "vars: [{recipes: {reds: null}}, {recipes: null}, params.yaml]",
         "vars: params.yaml",
-        "stages: {}",
     ],
 )
 def test_pipelines_of_others(pipeline, tmp_path, modules):

@@ -175,19 +175,6 @@ def test_pictures_of_16_bits_are_those_of_their_files(predictor, tmp_path):
     assert same(predictor.predict(tmp_path / "deep.png"), [upper])
 
 
-@pytest.mark.parametrize(
-    ("images", "message"),
-    [
-        ([picture(0), np.zeros((4, 4), np.uint8)], r"images\[1\]: found an array of uint8 \(4, 4\)"),
-        ([picture(0), 7], r"images\[1\]: found int; allowed are paths"),
-        ("a\0b/*", "^a\0b/\\*: no such file or folder, and no file matches it as a pattern$"),
-    ],
-)
-def test_what_is_no_image(images, message, predictor):
-    with pytest.raises(UserError, match=message):
-        predictor.predict(images)
-
-
 def torn() -> Image.Image:
     """Return a PNG that ends in the midst of its pixels, which PIL reads when asked for them."""
     whole = io.BytesIO()
@@ -202,9 +189,13 @@ def test_pictures_and_arrays_that_are_left_out(predictor, tmp_path):
     assert [one.image.id for one in results] == [1, 6, 7]  # the places in the list
     assert [one.name for one in results] == ["000001", "000006", "a"]
     assert [one.draw()[0, 0, 0] for one in results] == [0, 50, 40]
-    assert [fault.partition(":")[0] for fault in results.faults] == [
-        "images[1]", "images[2]", "nowhere.png", "images[4][0]",
-    ]  # fmt: skip
+    for fault, start in zip(results.faults, (
+        "images[1]: no readable picture: ", "images[2]: found an array of uint8 (4, 4); allowed are paths, ",
+        "nowhere.png: no such file or folder, and no file matches it as a pattern", "images[4][0]: found int; allowed ",
+    ), strict=True):  # fmt: skip
+        assert fault.startswith(start)
+    with pytest.raises(UserError, match=r"/\*: no such file or folder, and no file matches it as a pattern$"):
+        predictor.predict("a\0b/*")
     with pytest.raises(UserError, match=r"^images\[1\]: no readable picture: "):
         predictor.predict(images)
     with pytest.raises(UserError, match=r"^images\[1\]: no readable picture: "):
@@ -481,14 +472,7 @@ def test_what_the_package_offers():
         "assert names == set(figura.__all__) <= set(dir(figura));"
         "assert 'figura.prediction.predictor' not in sys.modules;"
         "assert issubclass(figura.UserError, Exception); assert all(hasattr(figura, name) for name in names);"
-        "assert 'torch' not in sys.modules"
+        "assert not {'torch', 'pandas', 'accelerate'} & sys.modules.keys()"
     )
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
     assert (ROOT / "figura/py.typed").is_file()
-
-
-def test_importing_it_imports_no_pytorch():
-    slow = ("torch", "pandas", "accelerate")
-    code = f"import sys, figura.prediction.predictor; print([one for one in {slow} if one in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert done.stdout == "[]\n"

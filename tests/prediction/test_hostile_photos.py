@@ -198,14 +198,9 @@ def person(**changes):
 HUGE = 10**400
 WRONG = {
     "inf box": (person(bbox=[0, 0, float("inf"), 9]), "box is not four finite numbers"),
-    "huge box": (person(bbox=[0, 0, HUGE, 9]), "box is not four finite numbers"),
     "text box": (person(bbox=[0, 0, "9", 9]), "box is not four finite numbers"),
-    "true box": (person(bbox=[0, 0, True, 9]), "box is not four finite numbers"),
     "1e300 box": (person(bbox=[0, 0, 1e300, 9]), "box outside of the image"),
-    "1e9 box": (person(bbox=[0, 0, 1e9, 9]), "box outside of the image"),
-    "1e5 box": (person(bbox=[0, 0, 1e5, 9]), "box outside of the image"),
     "huge joint": (person(keypoints=[HUGE] * 51), "keypoint not finite"),
-    "text joint": (person(keypoints=["a"] * 51), "keypoint not finite"),
     "far joint": (person(keypoints=[1e300] * 51), "keypoint outside of the image"),
     "few joints": (person(keypoints=[1.0] * 50), "keypoints are not 17 x 3 numbers: 50 numbers"),
     "text score": (person(score="a"), "score is not a finite number: 'a'"),
@@ -214,7 +209,6 @@ WRONG = {
     "text mask": (person(segmentation="a"), "neither polygons nor run lengths"),
     "open runs": (person(segmentation={"size": [48, 64], "counts": "~~~~"}), "run lengths do not fill the image"),
     "large mask": (person(segmentation={"size": [10**6, 10**6], "counts": "a"}), "run lengths of another image size"),
-    "half size": (person(segmentation={"size": [48.5, 64], "counts": "a"}), "run lengths of another image size"),
 }
 
 

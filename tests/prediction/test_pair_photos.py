@@ -1,17 +1,13 @@
 """Photos as inputs of image translation: which part of a picture is the input, what is refused, what is true."""
 
-import json
 import re
 from pathlib import Path
 
 import cv2
 import numpy as np
 import pytest
-import toy_photos
 
 from figura.base.errors import UserError
-from figura.base.exit_status import run
-from figura.commands.predict import main
 from figura.prediction.inputs import Photo
 from models.images.pairs import ImagePairs
 from models.images.photos import Photos
@@ -73,28 +69,10 @@ def test_other_shapes_need_no_layout(size, tmp_path):
     assert photo.doubts == ["pictures squeezed by more than 5 % to 16 x 12 pixels"] * (size not in ((12, 16), (40, 53)))
 
 
-def test_a_fault_of_one_picture_does_not_end_the_rest(tmp_path, capsys):
-    """Of 3 pictures in a folder, the second would be squeezed to half its width."""
-    given = toy_photos.write_run(tmp_path)
-    given_photos = {"type": "images.Photos", "image_size": [12, 16], "x_channels": 1}
-    for name, size in (("1", (12, 16)), ("2", (12, 32)), ("3", (12, 20))):
-        write(tmp_path / f"in/{name}.png", np.zeros((*size, 3), np.uint8))
-    words = [*given, str(tmp_path / "in"), "--output", str(tmp_path / "out")]
-    assert run(main, [*words, "--set", f"predict.data={json.dumps(given_photos)}"]) == 1
-    assert sorted(path.name for path in (tmp_path / "out").glob("*.png")) == ["1.image.png", "3.image.png"]
-    err = capsys.readouterr().err
-    assert f"skipped: {tmp_path}/in/2.png: 32 x 12 pixels would be squeezed" in err
-    assert "warning: 1 pictures squeezed by more than 5 % to 16 x 12 pixels (e.g. 3)" in err
-    assert "1 of the inputs could not be used (see above); the others are done" in err
-
-
-def test_half_of_a_single_picture_is_refused(tmp_path):
-    with pytest.raises(UserError, match=re.escape("1.png: its half, 8 x 12 pixels, would be stretched to 16 x 12")):
-        photos(layout="pairs").examples(write(tmp_path / "1.png", A))
-
-
 def test_pairs_that_cannot_be_read(tmp_path):
     data = photos(layout="pairs")
+    with pytest.raises(UserError, match=re.escape("1.png: its half, 8 x 12 pixels, would be stretched to 16 x 12")):
+        data.examples(write(tmp_path / "1.png", A))
     with pytest.raises(UserError, match="odd width"):
         data.examples(write(tmp_path / "1.png", np.zeros((12, 31, 3), np.uint8)))
     alone = write(tmp_path / "val/a/2.png", A)

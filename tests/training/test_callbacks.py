@@ -59,11 +59,7 @@ def test_order_and_scalars(run):
 
 
 def test_gradients_may_be_changed_before_clipping_and_the_update(run):
-    sgd = {
-        "steps.painter.optimizer": {"type": "torch.optim.SGD", "lr": 0.125},
-        "steps.painter.clip": None,
-        "train.ema": None,
-    }
+    sgd = {"steps.painter.optimizer": {"type": "torch.optim.SGD", "lr": 0.125}, "steps.painter.clip": None}
     scaled = trained(run / "1", sgd | {"callbacks": {"watch": {"type": "test_callbacks.Watch", "scale": 2.0}}})
     faster = trained(run / "2", sgd | {"steps.painter.optimizer.lr": 0.25})
     for a, b in zip(*(t.networks.live["painter"].parameters() for t in (scaled, faster)), strict=True):
@@ -81,11 +77,8 @@ def test_by_hand_too(run):
         return {"painter": trainer.optimize("painter", {"distance": error.mean(), "square": (error**2).mean()})}
 
     trainer = trained(run, WATCHED | {"train.steps": 2}, train_step=train_step)
-    assert [point for point, *_ in trainer.callbacks["watch"].seen[:3]] == [
-        "before_step",
-        "before_update",
-        "after_update",
-    ]
+    points = ["before_step", "before_update", "after_update"]
+    assert [point for point, *_ in trainer.callbacks["watch"].seen[:3]] == points
 
 
 def test_a_trainer_with_a_method_of_a_callback_is_refused(run):
@@ -160,10 +153,6 @@ def test_hooks_by_subclass(run):
     [
         ({"callbacks": {"watch": Watch()}}, {}, "callbacks: 'watch' is in the recipe already"),
         ({}, {"train_stpe": {}}, r"unknown hook 'train_stpe' \(did you mean 'train_step'\?\); there are "),
-        (
-            {"on_epoch_end": lambda trainer, epoch, word=0: None}, {"on_epoch_end": {"wrod": 1}},
-            r"on_epoch_end .* takes no 'wrod' \(did you mean 'word'\?\)",
-        ),
         ({}, {"on_epoch_start": {"word": 1}}, r"on_epoch_start .Trainer\.on_epoch_start. takes no 'word'"),
         (
             {"train_step": lambda trainer, x, yy: {}}, {},

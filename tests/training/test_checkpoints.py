@@ -4,7 +4,7 @@ import pytest
 from trainings import BASE, Killed, contents
 from trainings import fit as trained
 
-from figura.training.checkpoints import Checkpoints, models_in, step_of
+from figura.training.checkpoints import models_in, step_of
 
 
 def fit(run, changes, stop=None):
@@ -42,24 +42,6 @@ def test_a_resumed_training_keeps_them_and_a_new_one_does_not(run):
     assert names(run) == ["step-000012"]
     fit(run, {})
     assert not (run / "checkpoints").exists()
-
-
-def test_a_snapshot_is_there_whole_or_not_at_all(tmp_path):
-    snapshots = Checkpoints(tmp_path / "checkpoints")
-
-    def half(folder):
-        (folder / "first").write_text("half")
-        assert models_in(tmp_path / "checkpoints") == []
-        raise Killed
-
-    with pytest.raises(Killed):
-        snapshots.save(7, half)
-    assert models_in(tmp_path / "checkpoints") == []
-    for text in ("whole", "again"):
-        snapshots.save(7, lambda folder, text=text: (folder / "second").write_text(text))
-        (folder,) = (tmp_path / "checkpoints").iterdir()
-        assert (folder.name, [path.name for path in folder.iterdir()]) == ("step-000007", ["second"])
-        assert (folder / "second").read_text() == text
 
 
 def test_order_is_that_of_the_iterations(tmp_path):

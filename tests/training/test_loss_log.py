@@ -120,17 +120,6 @@ def test_an_interrupted_and_resumed_training_writes_the_same_log(run, tmp_path, 
     assert resumed.loss_log.validation == whole.loss_log.validation
 
 
-def test_the_log_agrees_with_the_tracked_history(run):
-    trainer = fit(run, QUIET | {"train.record_every": 4})
-    every_iteration = trainer.loss_log.history()
-    tracked = pd.read_csv(run / "history/train.csv")
-    for name in ("distance", "square"):
-        rows = every_iteration[every_iteration["loss"] == name]
-        for column in ("raw", "weight", "weighted"):
-            means = rows.groupby((rows["step"] - 1) // 4)[column].mean()
-            np.testing.assert_allclose(tracked[f"{name}.{column}"], means, rtol=1e-6)
-
-
 def test_rows_are_means_over_windows():
     log, rows = windowed(4)
     assert rows == [0, 0, 0, 1, 1, 1, 1, 2, 2, 2]
@@ -173,19 +162,6 @@ def test_a_step_that_did_not_run_has_no_columns():
     assert "b.raw" not in log.train[0]
     assert log.train[1]["d.lr"] == 0.5
     assert "," * 5 + "\n" in as_csv(log.train)  # empty cells
-
-
-def test_state_goes_on_in_the_middle_of_a_window():
-    whole, _ = windowed(4)
-    log, _ = windowed(4, count=0)
-    for step in range(1, 7):
-        log.add(step, report(step))
-    other, _ = windowed(4, count=0)
-    other.load_state_dict(log.state_dict())
-    for step in range(7, 11):
-        other.add(step, report(step))
-    other.end_window()
-    assert other.train == whole.train
 
 
 def test_csv_keeps_every_digit(tmp_path):

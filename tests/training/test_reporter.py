@@ -65,14 +65,6 @@ class Fake(GeneralTracker):
         pass
 
 
-def test_trackers_get_the_recipe_as_their_configuration(run):
-    recipe, fake = toy.checked(), Fake()
-    trainer = Trainer(recipe, run)
-    trainer.accelerator.log_with = [fake]
-    trainer.fit()
-    assert fake.configuration == settings(recipe)
-
-
 class Failing(Fake):
     """Fails at one kind of call."""
 

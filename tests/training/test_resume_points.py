@@ -4,16 +4,11 @@ import math
 import os
 import resource
 import shutil
-import signal
-from pathlib import Path
 
 import pytest
 import torch
-import toy
-from torch import nn
 
 from figura.base.errors import UserError
-from figura.training import resume
 from figura.training.resume import ResumePoints
 
 TREE = {
@@ -54,25 +49,6 @@ def test_resume_points_keep_every_value(tmp_path):
     assert math.isnan(state.pop("nan"))
     assert same(TREE, state)
     assert not (tmp_path / "resume" / "writing").exists()
-
-
-def test_an_optimizer_goes_on_from_its_state(tmp_path):
-    def stepped(optimizer, parameter, times):
-        for _ in range(times):
-            optimizer.zero_grad()
-            (parameter**3).sum().backward()
-            optimizer.step()
-
-    first = nn.Parameter(torch.tensor([1.0, 2.0]))
-    adam = torch.optim.Adam([first], lr=0.1, betas=(0.5, 0.9))
-    stepped(adam, first, 3)
-    state = saved(tmp_path, 3, {"weights": first, "optimizer": adam.state_dict()}).latest().state()
-    second = nn.Parameter(state["weights"])
-    other = torch.optim.Adam([second], lr=9.0)
-    other.load_state_dict(state["optimizer"])
-    stepped(adam, first, 4)
-    stepped(other, second, 4)
-    assert torch.equal(first, second)
 
 
 def test_saved_tensors_are_copies(tmp_path):
@@ -144,39 +120,6 @@ def test_clearing_leaves_states_that_nobody_went_on_from(tmp_path):
     assert os.listdir(tmp_path / "resume-refused") == ["0000000004"]
 
 
-WATCHED = ("fsync", "unlink", "rmdir", "rename", "mkdir", "open")
-
-
-def run_and_die(folder, job, point):
-    """In a child process: save, clear or refuse, killed at call number `point` of whatever touches the disk."""
-    points = ResumePoints(folder / "resume", {"recipe": "r"})
-    latest = points.latest()
-    watched = toy.killed_at(point)
-    for name in WATCHED:
-        setattr(os, name, watched(getattr(os, name)))
-    resume.save_tensors = watched(resume.save_tensors)
-    Path.write_text = watched(Path.write_text)
-    if job == "clear":
-        points.clear(None)
-    elif job == "refuse":
-        points.set_aside(latest.folder)
-    else:
-        points.save(int(job), {"n": torch.full((3,), 2.0), "text": "two"})
-
-
-def status_of_child(*arguments):
-    """Return the wait status of a forked child that runs `run_and_die`: a signal, or 0 when it came to its end."""
-    child = os.fork()
-    if child == 0:
-        code = 1
-        try:
-            run_and_die(*arguments)
-            code = 0
-        finally:
-            os._exit(code)
-    return os.waitpid(child, 0)[1]
-
-
 DAMAGE = {
     "a flipped bit of a tensor": lambda folder: flip(folder / "state.safetensors", -1),
     "a flipped bit of a name": lambda folder: flip(folder / "state.safetensors", 20),
@@ -230,33 +173,3 @@ def test_a_disk_that_takes_less_than_a_state_leaves_the_one_before_it(tmp_path):
     assert said.endswith("the state of iteration 4 stays, and `dvc repro` goes on from it")
     assert os.listdir(tmp_path / "resume") == ["0000000004"]
     assert points.latest().state() == {"n": 4}
-
-
-def plain(point):
-    state = point and point.state()
-    return state and {"n": state["n"].tolist(), "text": state["text"]}
-
-
-@pytest.mark.parametrize(("job", "kills"), [("2", 4), ("1", 4), ("clear", 4), ("refuse", 1)])
-def test_a_kill_at_any_call_leaves_a_whole_state(job, kills, tmp_path):
-    """`2`: save a later state; `1`: the same iteration again; `clear`: remove everything; `refuse`: set it aside."""
-    before, after = {"n": [1.0] * 3, "text": "one"}, {"n": [2.0] * 3, "text": "two"}
-    ResumePoints(tmp_path / "earlier" / "resume", {"recipe": "r"}).save(1, {"n": torch.ones(3), "text": "one"})
-    left = []
-    for point in range(1, 60):
-        folder = shutil.copytree(tmp_path / "earlier", tmp_path / str(point))
-        status = status_of_child(folder, job, point)
-        points = ResumePoints(folder / "resume", {"recipe": "r"})
-        state = plain(points.latest())
-        assert state in ([before, None] if job in ("clear", "refuse") else [before, after]), f"killed at call {point}"
-        if job == "refuse":
-            assert plain(points.inspect(anyway=True)[0]) == before
-        left.append(state)
-        points.save(3, {})  # and the next save works
-        assert (points.latest().iteration, points.latest().state()) == (3, {})
-        if not (os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL):
-            assert status == 0
-            break
-    assert len(left) > kills
-    assert left[0] == before
-    assert left[-1] == (None if job in ("clear", "refuse") else after)
