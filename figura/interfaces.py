@@ -212,46 +212,6 @@ class Injector:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore what `state_dict` returned."""
 
-    @classmethod
-    def following(cls, arguments: Mapping[str, Any], numbers: Mapping[str, type[int] | type[float]]) -> "Injector":
-        """Return an injector whose `arguments` named in `numbers` are schedules; values of an int are rounded.
-
-        It is constructed anew whenever a number changes. Raises ValueError if the constructor refuses the numbers at a
-        knot, reads or adds other names there, or has a state.
-        """
-        return _Following(cls, arguments, numbers)
-
-
-class _Following(Injector):
-    """See `Injector.following`."""
-
-    def __init__(self, kind: type[Injector], arguments: Mapping[str, Any], numbers: Mapping[str, type]) -> None:
-        if kind.state_dict is not Injector.state_dict:
-            raise ValueError("has a state, which would be lost when a number changes")
-        self.kind, self.arguments, self.numbers = kind, arguments, numbers
-        self.values: dict[str, float] = {}
-        self.current = self.at(0)
-        self.reads, self.adds = self.current.reads, self.current.adds
-        for knot in sorted({knot for name in numbers for knot in arguments[name].knots}):
-            found = self.at(knot)
-            if (found.reads, found.adds) != (self.reads, self.adds):
-                raise ValueError(f"reads or adds other names at iteration {knot} than at the beginning")
-
-    def at(self, step: int) -> Injector:
-        """Return the injector with the numbers of a step. Raises ValueError if it refuses them."""
-        given = {name: self.arguments[name](step) for name in self.numbers}
-        values = {name: round(value) if self.numbers[name] is int else value for name, value in given.items()}
-        if values != self.values:
-            self.current, self.values = self.kind(**{**self.arguments, **values}), values
-        return self.current
-
-    def __call__(self, state: "State", networks: "Networks", step: int) -> None:
-        try:
-            injector = self.at(step)
-        except ValueError as error:
-            raise UserError(f"{self.kind.__name__} at iteration {step}: {error}") from error
-        injector(state, networks, step)
-
 
 class Operation(Injector):
     """An injector that computes the tensors of `adds` from the tensors of `reads` and calls no network.

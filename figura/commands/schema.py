@@ -259,8 +259,6 @@ def _of_type(kind: type, arguments: Arguments, properties: Json, beside: Json) -
     """Return the definition of a declaration of one type: its arguments, and the keys of an entry that are `beside`."""
     needed = []
     for name, (parameter, _) in arguments.items():
-        if hasattr(kind, "following") and _takes_number(properties[name]):
-            properties[name] = {"anyOf": [properties[name], {"$ref": f"{DEFINITIONS}ScheduleEntry"}]}
         if parameter.default is parameter.empty:
             needed.append(name)
         else:
@@ -276,10 +274,6 @@ def _of_type(kind: type, arguments: Arguments, properties: Json, beside: Json) -
     made = {"properties": every, "required": [name for name in needed if name not in (*optional, *beside)]}
     more = any(one.kind is one.VAR_KEYWORD for one in inspect.signature(kind).parameters.values())
     return made if is_stand_in(kind) and more else made | {"additionalProperties": False}
-
-
-def _takes_number(value: Json) -> bool:
-    return any(one.get("type") in ("number", "integer") for one in value.get("anyOf", [value]))
 
 
 def _roles(kind: Any) -> Json | None:

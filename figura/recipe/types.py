@@ -8,7 +8,6 @@ import os
 import sys
 import sysconfig
 import traceback
-import types
 import typing
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -243,10 +242,9 @@ def check_arguments(
             continue
         hint = hints.get(parameters[name].name, Any)
         before = errors.count
-        follows = _may_follow(kind, hint) and isinstance(value, dict) and isinstance(value.get("type"), str)
-        if follows or _may_hold_schedules(hint):
+        if _may_hold_schedules(hint):
             value = _with_schedules(value, f"{key}.{name}", errors)
-        if errors.count == before and not follows:
+        if errors.count == before:
             value = _conforming(value, hint, f"{key}.{name}", errors)
         checked[parameters[name].name] = value
     for name, parameter in parameters.items():
@@ -274,18 +272,6 @@ def _may_hold_schedules(hint: Any) -> bool:
 
 def _hints(kind: builtins.type) -> dict[str, Any]:
     return annotations(kind.__init__)  # type: ignore[misc]
-
-
-def _may_follow(kind: builtins.type, hint: Any) -> bool:
-    """Whether an argument is a number of an injector, which may follow a schedule (`Injector.following`)."""
-    return hasattr(kind, "following") and not _may_hold_schedules(hint) and bool({int, float} & _numbers(hint))
-
-
-def _numbers(hint: Any) -> set[Any]:
-    """Return the plain types that an annotation allows, without those of items of lists and maps."""
-    if typing.get_origin(hint) in (typing.Union, types.UnionType):
-        return set[Any]().union(*map(_numbers, typing.get_args(hint)))
-    return _numbers(typing.get_args(hint)[0]) if typing.get_origin(hint) is typing.Annotated else {hint}
 
 
 def _with_schedules(value: Any, key: str, errors: ErrorCollector) -> Any:
@@ -363,7 +349,7 @@ def construct(
     if errors.count > before:
         return None
     try:
-        return _constructed(kind, checked, supplied)
+        return kind(**checked, **supplied)
     except NestedError as error:
         errors.add_below(key, error.errors)
         return None
@@ -382,15 +368,6 @@ def construct(
             raise
         errors.add(key, one_line(f"{name}: {type(error).__name__}: {error}"))
         return None
-
-
-def _constructed(kind: Any, checked: Mapping[str, Any], supplied: Mapping[str, Any]) -> Any:
-    """Call the constructor; an injector with schedules where it takes numbers follows them."""
-    hints = _hints(kind)
-    scheduled = {name: hints.get(name, Any) for name, value in checked.items() if SCHEDULE.includes(type(value))}
-    if numbers := {n: float if float in _numbers(h) else int for n, h in scheduled.items() if _may_follow(kind, h)}:
-        return kind.following(checked, numbers)
-    return kind(**checked, **supplied)
 
 
 def build(entry: Declaration, slot: Slot, key: str, file: Path = Path("recipe"), **supplied: Any) -> Any:

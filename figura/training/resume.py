@@ -190,10 +190,6 @@ class ResumePoints:
         """Return the folder of the latest state, unread."""
         return self._states(self.folder)[-1]
 
-    def latest(self) -> ResumePoint | None:
-        """Return the latest intact state."""
-        return self.inspect()[0]
-
     def inspect(self, anyway: bool = False) -> tuple[ResumePoint | None, dict[Path, str]]:
         """Return the latest intact state, and what is wrong with each later one, by folder.
 

@@ -204,7 +204,8 @@ class Trainer:
         self._end_early()
         agreed = self.accelerator.num_processes == 1
         try:
-            self._loop()
+            if self.iteration < self.last:
+                self._loop()
             if self.sharing and self.iteration > first:
                 self.sharing.give(self.iteration, self.reporter.say)
             self.loss_log.end_window()

@@ -144,7 +144,7 @@ def test_a_mistake_is_found_where_it_is(recipe: str, key: str, word: str, change
         {"losses__KL__type": "vunet.losses.LatentKL"},
         {"losses__KL__schedule": None, "runtime__samples": None},
         {"losses__KL__schedule": {"type": "WarmUp", "steps": 3, "then": LINEAR}},
-        {"steps__generator__injectors__noise": {"type": "Resize", "names": {"image": "small"}, "factor": LINEAR}},
+        {"steps__generator__injectors__noise": {"type": "Noise", "output": "noise", "like": "image", "scale": LINEAR}},
         {"steps__generator__lr_schedule": {"type": "Product", "of": {"one": LINEAR, "two": LINEAR}}},
         {"steps__generator__optimizer": {"type": "torch.optim.AdamW", "lr": 1e-3, "betas": [0.9, 0.99]}},
         {"evaluate__data": {"others": {"type": "images.ImagePairs", "root": "data/prepared/pairs"}}},

@@ -24,7 +24,6 @@ from figura.base.errors import UserError
 from figura.base.yaml12 import to_yaml
 from figura.commands.checkpoint_watch import CheckpointWatch
 from figura.engine.build import build_networks
-from figura.evaluation.dump_writer import Output
 from figura.evaluation.evaluate import Evaluation
 from figura.evaluation.trained import refuse_foreign, write_dump
 from figura.interfaces import Records
@@ -217,18 +216,6 @@ def test_only_one_prints(two):
     times = re.findall(r"^(\w+): ms an image: paint [\d.]+", (two / "said.0").read_text(), re.MULTILINE)
     assert sorted(times) == sorted(["plain", "plain", "means", "plain", "noisy"])  # a line a mode of each dump
     assert (two / "said.1").read_text() == ""
-
-
-def test_each_reads_its_share(two, tmp_path, monkeypatch):
-    """What two processes add to one another: disjoint shares, of which the largest has one batch more."""
-    recipe = checked("full")
-    seen = []
-    monkeypatch.setattr(Evaluation, "_batch", lambda self, place, keys, batch, injectors: seen.append(place) or [])
-    for process in (0, 1):
-        evaluation = Evaluation(recipe, build_networks(recipe), tmp_path, Accelerator())
-        evaluation.shard = slice(process, None, 2)
-        evaluation._examples(Output(tmp_path, Accelerator()))
-    assert seen == [0, 2, 4, 1, 3]
 
 
 def test_history_and_scores_while_training(two, run):

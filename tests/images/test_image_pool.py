@@ -11,7 +11,6 @@ from two_processes import run_in_two
 
 from figura.base.errors import UserError
 from figura.interfaces import Networks, State
-from figura.schedules import Linear
 from figura.training.resume import TENSORS, TREE
 from figura.training.trainer import Trainer
 from models.images.image_pool import ImagePool
@@ -46,12 +45,6 @@ def test_a_pool_by_hand(monkeypatch):
     assert given(other, [8.0]) == [7.0]
     other.load_state_dict({})
     assert other.state_dict() == {}
-
-
-def test_its_numbers_follow_no_schedule():
-    """Each change of a number would construct a new pool, which is empty."""
-    with pytest.raises(ValueError, match="has a state"):
-        ImagePool.following({"names": {"fake": "pooled"}, "chance": Linear(0, 10, 0.0, 1.0)}, {"chance": float})
 
 
 def test_half_of_the_images_are_earlier_ones_and_evaluations_change_nothing():

@@ -47,14 +47,13 @@ def test_the_best_weights_are_those_of_the_lowest_validation_loss(tmp_path):
     rows = history(tmp_path / "kept", "validation")
     first, second, third, *_ = sorted(rows, key=lambda row: row["distance.raw"])
     assert first["step"] == 17
-    assert (tmp_path / "kept/history/validation.csv").read_bytes() == (
-        tmp_path / "plain/history/validation.csv"
-    ).read_bytes()  # training does not notice
+    kept_rows, plain_rows = (tmp_path / run / "history/validation.csv" for run in ("kept", "plain"))
+    assert kept_rows.read_bytes() == plain_rows.read_bytes()  # training does not notice
     assert_same(model(tmp_path / "kept"), model(tmp_path / "plain", "checkpoints/step-000017"))
     names = [f"step-{round(one['step']):06d}" for one in (first, second, third, rows[-1])]
     assert sorted(path.name for path in (tmp_path / "kept/checkpoints").iterdir()) == sorted(set(names))
     for name in names:
-        assert_same(model(tmp_path / "kept", f"checkpoints/{name}"), model(tmp_path / "plain", f"checkpoints/{name}"))
+        assert_same(*(model(tmp_path / run, f"checkpoints/{name}") for run in ("kept", "plain")))
     assert kept(tmp_path / "kept") == (
         f"iteration 17 of 24: the lowest distance of 24 evaluations, {first['distance.raw']:.6g}"
     )

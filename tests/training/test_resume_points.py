@@ -41,9 +41,9 @@ def saved(folder, iteration=5, state=None, **provenance):
 
 def test_resume_points_keep_every_value(tmp_path):
     points = ResumePoints(tmp_path / "resume", {"recipe": "r"})
-    assert points.latest() is None
+    assert points.inspect()[0] is None
     points.save(7, {**TREE, "nan": math.nan})
-    point = points.latest()
+    point = points.inspect()[0]
     assert point.iteration == 7
     state = point.state()
     assert math.isnan(state.pop("nan"))
@@ -55,40 +55,40 @@ def test_saved_tensors_are_copies(tmp_path):
     value = torch.zeros(2)
     points = saved(tmp_path, 1, {"a": value, "again": value})  # shared memory is no fault
     value += 1
-    assert points.latest().state()["a"].tolist() == [0, 0]
+    assert points.inspect()[0].state()["a"].tolist() == [0, 0]
 
 
 def test_the_latest_state_and_the_one_before_it_stay(tmp_path):
     points = ResumePoints(tmp_path / "resume", {})
     for iteration, stay in ((4, [4]), (8, [4, 8]), (12, [8, 12]), (12, [12]), (10, [10]), (11, [10, 11])):
         points.save(iteration, {"n": iteration})
-        assert points.latest().iteration == iteration
-        assert points.latest().state() == {"n": iteration}
+        assert points.inspect()[0].iteration == iteration
+        assert points.inspect()[0].state() == {"n": iteration}
         assert sorted(os.listdir(tmp_path / "resume")) == [f"{one:010d}" for one in stay]
     points.clear(None)
-    assert points.latest() is None
+    assert points.inspect()[0] is None
 
 
 def test_what_made_a_state_otherwise_is_named(tmp_path):
     saved(tmp_path, code="1", data="d")
-    assert ResumePoints(tmp_path, {"recipe": "r", "code": "1", "data": "d"}).latest().differs == ()
-    assert ResumePoints(tmp_path, {"recipe": "s", "code": "2", "data": "d"}).latest().differs == ("recipe", "code")
+    assert ResumePoints(tmp_path, {"recipe": "r", "code": "1", "data": "d"}).inspect()[0].differs == ()
+    assert ResumePoints(tmp_path, {"recipe": "s", "code": "2", "data": "d"}).inspect()[0].differs == ("recipe", "code")
     more = ResumePoints(tmp_path, {"recipe": "r", "code": "1", "data": "d", "extra": "x"})
-    assert more.latest().differs == ("extra",)
+    assert more.inspect()[0].differs == ("extra",)
 
 
 def test_files_of_code_that_made_a_state_otherwise_are_named(tmp_path):
     saved(tmp_path, data="d", code='{"a.py": "1", "b.py": "1", "gone.py": "1"}')
     now = ResumePoints(tmp_path, {"recipe": "r", "code": '{"a.py": "2", "b.py": "1", "new.py": "1"}', "data": "d"})
-    assert now.latest().differs == ("code (a.py, gone.py, new.py)",)
+    assert now.inspect()[0].differs == ("code (a.py, gone.py, new.py)",)
 
 
 def test_a_second_refusal_of_the_same_iteration_overwrites_nothing(tmp_path):
     places = []
     for text in ("first", "second", "third"):
         points = saved(tmp_path / "resume", state={"text": text})
-        places.append(points.set_aside(points.latest().folder))
-        assert points.latest() is None
+        places.append(points.set_aside(points.inspect()[0].folder))
+        assert points.inspect()[0] is None
     assert [place.name for place in places] == ["0000000005", "0000000005-2", "0000000005-3"]
     refused = ResumePoints(tmp_path / "resume-refused", {})
     assert [refused._read(place).state() for place in places] == [
@@ -98,22 +98,22 @@ def test_a_second_refusal_of_the_same_iteration_overwrites_nothing(tmp_path):
 
 def test_the_furthest_state_of_all_is_taken_where_any_is_welcome(tmp_path):
     points = saved(tmp_path / "resume", 9, code="old")
-    points.set_aside(points.latest().folder)
+    points.set_aside(points.inspect()[0].folder)
     young = saved(tmp_path / "resume", 3)
-    assert young.latest().iteration == 3
+    assert young.inspect()[0].iteration == 3
     far = young.inspect(anyway=True)[0]
     assert (far.iteration, far.differs) == (9, ("code",))
     young.save(12, {"n": 12})
     assert young.inspect(anyway=True)[0].iteration == 12
     shutil.rmtree(tmp_path / "resume")
-    assert young.latest() is None
+    assert young.inspect()[0] is None
     assert young.inspect(anyway=True)[0].iteration == 9
 
 
 def test_clearing_leaves_states_that_nobody_went_on_from(tmp_path):
     for iteration in (4, 8):
         points = saved(tmp_path / "resume", iteration)
-        points.set_aside(points.latest().folder)
+        points.set_aside(points.inspect()[0].folder)
     points.save(2, {})
     points.clear(tmp_path / "resume-refused" / "0000000008")
     assert not (tmp_path / "resume").exists()
@@ -172,4 +172,4 @@ def test_a_disk_that_takes_less_than_a_state_leaves_the_one_before_it(tmp_path):
     assert "resume/0000000008: cannot be written: File too large; a state needs 0.4 MB" in said
     assert said.endswith("the state of iteration 4 stays, and `dvc repro` goes on from it")
     assert os.listdir(tmp_path / "resume") == ["0000000004"]
-    assert points.latest().state() == {"n": 4}
+    assert points.inspect()[0].state() == {"n": 4}
