@@ -27,7 +27,6 @@ from figura.commands.explore.trying import (
 )
 from figura.engine.data import collated
 from figura.engine.inference import named_injectors, run_injectors
-from figura.engine.precision import evaluation_precision
 from figura.engine.weights import to_device
 from figura.evaluation.model_folder import refuse_other_networks, trained_facts
 from figura.evaluation.trained import load_trained
@@ -66,7 +65,7 @@ class PersonDrawer:
         content = read_yaml(params)
         refuse_other_networks(params, content, model)
         self._recipe, networks = load_trained(model, check_recipe(content, params, ["evaluate"], trained_facts(model)))
-        self._device = Device("auto", evaluation_precision(self._recipe.train.precision))
+        self._device = Device("auto", self._recipe.train.precision)
         self._networks = {name: network.to(self._device.device) for name, network in networks.items()}
         self._injectors, self._output = _drawing_mode(self._recipe)
         self._examples = validation_dataset(self._recipe, PersonPairs)
