@@ -178,8 +178,8 @@ def test_keys_exist(page):
     [
         ("networks.generator.n_downs", True),
         ("networks.generator.downs", False),
-        ("data.train.pairs.augmentation.both.elastic.sigma", True),
-        ("data.train.pairs.augmentation.both.elastic.size", False),
+        ("data.train.pairs.augmentation.input.compression.quality", True),
+        ("data.train.pairs.augmentation.input.compression.size", False),
     ],
 )
 def test_the_check_of_keys_knows_wrong_ones(key, right):

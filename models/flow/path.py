@@ -1,12 +1,12 @@
 """Injectors of flow matching: the time, the point and the velocity to learn, conditions left out, pictures drawn."""
 
-import math
 from typing import Literal
 
 import torch
 from torch import Tensor
 
 from figura.interfaces import Injector, Networks, Operation, State
+from models.images.argument_types import Count, Positive, Share
 
 
 class Times(Operation):
@@ -18,13 +18,11 @@ class Times(Operation):
         output: name of the times, (N,).
         like: name that gives N, the device and the dtype.
         location: of the distribution; above 0 nearer to the pictures, at 1.
-        scale: of the distribution, above 0.
+        scale: of the distribution.
     """
 
-    def __init__(self, output: str, like: str, location: float = 0.0, scale: float = 1.0) -> None:
+    def __init__(self, output: str, like: str, location: float = 0.0, scale: Positive = 1.0) -> None:
         super().__init__([like], [output])
-        if not 0 < scale < math.inf:
-            raise ValueError(f"scale {scale}: a number above 0 is needed")
         self.location, self.scale = location, scale
 
     def compute(self, tensors: list[Tensor], step: int) -> list[Tensor]:
@@ -63,13 +61,11 @@ class LeaveOut(Operation):
 
     Args:
         names: name read, (N, ...) -> name added; an example is left out of all names or of none.
-        chance: of each example, from 0 to 1.
+        chance: of each example.
     """
 
-    def __init__(self, names: dict[str, str], chance: float) -> None:
+    def __init__(self, names: dict[str, str], chance: Share) -> None:
         super().__init__(list(names), list(names.values()))
-        if not 0 <= chance <= 1:
-            raise ValueError(f"chance {chance}: a probability from 0 to 1 is needed")
         self.chance = chance
 
     def compute(self, tensors: list[Tensor], step: int) -> list[Tensor]:
@@ -89,7 +85,7 @@ class Sample(Injector):
         noise: name of the noise, distributed as in training.
         inputs: further parameter of the network's forward -> name in the state.
         output: name of the pictures, clipped to [-1, 1].
-        steps: number of steps, at least 1.
+        steps: number of steps.
         method: euler or heun.
         guidance: 1 follows the conditions as in training, above 1 more than that; 0 is without those in `left_out`.
         left_out: parameters of the network that guidance strengthens.
@@ -101,13 +97,11 @@ class Sample(Injector):
         noise: str,
         inputs: dict[str, str],
         output: str,
-        steps: int,
+        steps: Count,
         method: Literal["euler", "heun"] = "heun",
         guidance: float = 1.0,
         left_out: tuple[str, ...] = (),
     ) -> None:
-        if steps < 1:
-            raise ValueError(f"steps {steps}: at least 1 is needed")
         if unknown := set(left_out) - set(inputs):
             raise ValueError(f"left_out {sorted(unknown)}: only names among inputs can be left out")
         if guidance != 1 and not left_out:

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from figura.base.errors import UserError
 from models.images import winograd
+from models.images.argument_types import Count, Positive
 
 FREQUENCIES = 32  # sines of the time embedding, and as many cosines; from 1 to 1000 radians per unit of time
 HEAD = 32  # channels of an attention head
@@ -139,17 +140,21 @@ class FlowUNet(nn.Module):
     outputs: ClassVar[tuple[str, ...]] = ("velocity", "image")
 
     def __init__(
-        self, *, channels: list[int], attention: int, scale: float, image_channels: int = 3, pose_channels: int = 3
+        self,
+        *,
+        channels: list[Count],
+        attention: Count,
+        scale: Positive,
+        image_channels: Count = 3,
+        pose_channels: Count = 3,
     ) -> None:
         super().__init__()
         if len(channels) < 2 or channels[0] % GROUPS or any(c % HEAD for c in channels[1:]):
             raise ValueError(f"channels {channels}: two levels or more, multiples of {GROUPS}, then of {HEAD}")
-        if not 1 <= attention < len(channels):
+        if attention >= len(channels):
             raise ValueError(
                 f"attention {attention}: from 1 to {len(channels) - 1} levels, all but the first, can look up"
             )
-        if scale <= 0:
-            raise ValueError(f"scale {scale}: a standard deviation above 0 is needed")
         self.scale, self.attention, self.multiple = scale, attention, 2 ** len(channels)
         condition = 4 * channels[0]
         self.time = nn.Sequential(nn.Linear(2 * FREQUENCIES, condition), nn.SiLU(), nn.Linear(condition, condition))

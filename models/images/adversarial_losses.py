@@ -12,6 +12,7 @@ from torch import Tensor
 
 from figura.base.distributed import mean_over_ranks
 from figura.interfaces import Loss
+from models.images.argument_types import NonNegative
 from models.images.example_means import at_least_float32
 
 Kind = Literal[
@@ -110,10 +111,8 @@ class GradientPenalty(Loss):
     training_only: ClassVar[bool] = True
     differentiated: ClassVar[frozenset[str]] = frozenset({"points"})
 
-    def __init__(self, *, centre: float = 1.0) -> None:
+    def __init__(self, *, centre: NonNegative = 1.0) -> None:
         super().__init__()
-        if not 0 <= centre < float("inf"):
-            raise ValueError(f"centre {centre}: a slope of 0 or more is needed")
         self.centre = centre
 
     def forward(self, *, points: Tensor, logits: Tensor) -> Tensor:  # type: ignore[override]

@@ -5,13 +5,12 @@ that a transform is applied. `further` are transforms of the package albumentati
 the others: `{bend: {type: albumentations.ElasticTransform, p: 0.5}}`.
 """
 
-from typing import Annotated, Self, TypeVar
+from typing import Annotated, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from models.images.further_transforms import ImageTransforms, Transforms
-from models.images.photometry import Codec, Grey
-from models.images.warps import Distortion
+from models.images.photometry import Codec
 
 Number = TypeVar("Number", bound=float)
 
@@ -25,10 +24,8 @@ def _ordered(limits: tuple[Number, Number]) -> tuple[Number, Number]:
 Limits = Annotated[tuple[Number, Number], AfterValidator(_ordered)]  # lowest, highest
 Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
 Factor = Annotated[float, Field(ge=0.0, le=10.0)]
-Exponent = Annotated[float, Field(gt=0.0, le=10.0)]
 Turns = Annotated[float, Field(ge=-0.5, le=0.5)]
 Quality = Annotated[int, Field(ge=1, le=100)]
-Count = Annotated[int, Field(ge=1, le=1000)]
 
 
 class Section(BaseModel):
@@ -38,37 +35,9 @@ class Section(BaseModel):
 
 
 class Chance(Section):
-    """A transform without further settings: a flip, a quarter turn."""
+    """A transform without further settings: a flip, a quarter turn, grey."""
 
     chance: Fraction
-
-
-class Elastic(Chance):
-    """See `warps.elastic_field`; both numbers are pixels of the cropped image."""
-
-    alpha: float = Field(ge=0.0)
-    sigma: float = Field(gt=0.0, le=1000.0)
-
-
-class OpticalDistortion(Chance):
-    """See `warps.lens_map`; k is uniform between `min` and `max`."""
-
-    min: float = Field(ge=-1.0, le=1.0)
-    max: float = Field(ge=-1.0, le=1.0)
-    mode: Distortion
-
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        _ordered((self.min, self.max))
-        return self
-
-
-class CoarseDropout(Chance):
-    """See `warps.random_holes`: the number of zeroed rectangles, and their sides as fractions of the crop's."""
-
-    holes: Limits[Count]
-    height: Limits[Fraction]
-    width: Limits[Fraction]
 
 
 class ColourJitter(Chance):
@@ -86,24 +55,6 @@ class GaussianNoise(Chance):
     std: Limits[Fraction]
 
 
-class MotionBlur(Chance):
-    """Kernels of odd sizes from 3 to `limit` pixels."""
-
-    limit: int = Field(ge=3, le=99)
-
-
-class Gamma(Chance):
-    """The exponent, uniform between its limits; 1 has no effect."""
-
-    range: Limits[Exponent]
-
-
-class Greyscale(Chance):
-    """See `photometry.greyscale`."""
-
-    method: Grey
-
-
 class Compression(Chance):
     """An integer quality, uniform between its limits, both included."""
 
@@ -117,9 +68,6 @@ class GeometricTransforms(Section):
     horizontal_flip: Chance | None = None
     vertical_flip: Chance | None = None
     rotate90: Chance | None = None
-    elastic: Elastic | None = None
-    optical_distortion: OpticalDistortion | None = None
-    coarse_dropout: CoarseDropout | None = None
     further: Transforms = {}
 
 
@@ -128,9 +76,7 @@ class InputTransforms(Section):
 
     colour_jitter: ColourJitter | None = None
     gaussian_noise: GaussianNoise | None = None
-    motion_blur: MotionBlur | None = None
-    gamma: Gamma | None = None
-    greyscale: Greyscale | None = None
+    greyscale: Chance | None = None
     compression: Compression | None = None
     further: ImageTransforms = {}
 

@@ -25,11 +25,12 @@ input of your own dataset, a second score gives the distance that no network can
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import Literal, cast
+from typing import Annotated, Literal, cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from pydantic import Field
 from torch import Tensor
 
 from figura.base.errors import UserError
@@ -38,6 +39,7 @@ from figura.base.seeding import generator
 from figura.dump import Dump
 from figura.report.interfaces import Bootstrap, Estimate, NotApplicableError, Values
 from models.images import inception, vgg
+from models.images.argument_types import Count
 from models.images.scores import PictureScore, stacks
 
 RANDOM_LAYERS = ("relu1_2", "relu2_2")  # 64 + 128 dimensions
@@ -263,14 +265,10 @@ class KernelDistance(SetScore):
         average: str | None = None,
         weights: str | None = None,
         seed: int = 0,
-        subsets: int = 100,
-        subset_size: int = 1000,
+        subsets: Count = 100,
+        subset_size: Annotated[int, Field(ge=2)] = 1000,
     ) -> None:
         super().__init__(mode, target, extractor, image, average, weights, seed)
-        if subsets < 1:
-            raise ValueError(f"subsets {subsets}: at least 1 is needed")
-        if subset_size < 2:
-            raise ValueError(f"subset_size {subset_size}: at least 2 are needed")
         self.subsets, self.subset_size = subsets, subset_size
 
     def __call__(self, dump: Dump, bootstrap: Bootstrap) -> dict[str, Estimate | float | int]:

@@ -1,13 +1,15 @@
 """The pool of earlier images that a discriminator learns from (Shrivastava et al., CVPR 2017, section 2.3)."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
 
 import torch
+from pydantic import Field
 from torch import Tensor
 
 from figura.base.distributed import current_shard, whole_batch
 from figura.interfaces import Operation
+from models.images.argument_types import Share
 
 
 class ImagePool(Operation):
@@ -26,12 +28,8 @@ class ImagePool(Operation):
         chance: see above.
     """
 
-    def __init__(self, names: dict[str, str], size: int = 50, chance: float = 0.5) -> None:
+    def __init__(self, names: dict[str, str], size: Annotated[int, Field(ge=0)] = 50, chance: Share = 0.5) -> None:
         super().__init__(list(names), list(names.values()))
-        if size < 0:
-            raise ValueError(f"size {size}: 0 or more is needed")
-        if not 0 <= chance <= 1:
-            raise ValueError(f"chance {chance}: a probability from 0 to 1 is needed")
         self.size, self.chance = size, chance
         self.pools: dict[str, list[Tensor]] = {name: [] for name in names}
 

@@ -15,6 +15,7 @@ from figura.base.sampling import evenly_spaced
 from figura.data.formats.pair_files import LAYOUTS, Fault, find_pairs, load_pair, with_channels
 from figura.data.formats.prepared import Manifest, without_split
 from figura.interfaces import Example, ExampleDataset
+from models.images.argument_types import Sides, sides
 from models.images.augmentation import PairAugmentation, augment
 
 LEVELS = 16  # of each channel of an input, in a palette
@@ -43,8 +44,9 @@ class ImagePairs(ExampleDataset):
 
     `facts` are `image_size` (`crop_size`), `direction`, `x_channels`, `y_channels` and `label_maps`, if given.
 
-    Raises ValueError for sizes out of range, and UserError, listing all faults, for a folder that is missing, empty, or
-    has files without a partner. An unreadable file raises UserError when it is read, unless found by `prepare`.
+    Raises ValueError for a crop larger than `load_size`, and UserError, listing all faults, for a folder that is
+    missing, empty, or has files without a partner. An unreadable file raises UserError when it is read, unless found by
+    `prepare`.
     """
 
     names: ClassVar[tuple[str, ...]] = ("x", "y", "index", "name")
@@ -60,24 +62,21 @@ class ImagePairs(ExampleDataset):
         root: str,
         split: str,
         direction: Literal["a_to_b", "b_to_a"],
-        crop_size: int | tuple[int, int],
-        load_size: int | tuple[int, int] | None = None,
+        crop_size: Sides,
+        load_size: Sides | None = None,
         x_channels: Literal[1, 3] = 3,
         y_channels: Literal[1, 3] = 3,
         label_maps: tuple[Side, ...] = (),
         augmentation: PairAugmentation | None = None,
         baselines: str | None = None,
     ) -> None:
-        self.direction = _one_of("direction", direction, ("a_to_b", "b_to_a"))
-        self.crop_size = _sides("crop_size", crop_size)
-        self.load_size = self.crop_size if load_size is None else _sides("load_size", load_size)
+        self.direction = direction
+        self.crop_size = sides(crop_size)
+        self.load_size = self.crop_size if load_size is None else sides(load_size)
         if any(crop > load for crop, load in zip(self.crop_size, self.load_size, strict=True)):
             raise ValueError(f"crop_size {crop_size}: at most load_size, {load_size}, is needed in both directions")
-        self.channels: dict[Side, Literal[1, 3]] = {
-            "x": _one_of("x_channels", x_channels, (1, 3)),
-            "y": _one_of("y_channels", y_channels, (1, 3)),
-        }
-        self.label_maps = frozenset(_one_of("label_maps", side, ("x", "y")) for side in label_maps)
+        self.channels: dict[Side, Literal[1, 3]] = {"x": x_channels, "y": y_channels}
+        self.label_maps = frozenset(label_maps)
         self.augmentation = augmentation
         self.folder = Path(root, split)
         if not self.folder.is_dir():
@@ -189,19 +188,6 @@ def _colours(image: NDArray[np.float32]) -> NDArray[np.intp]:
     """Return the number (height, width) of each pixel's colour; an image (channels, height, width) in [-1, 1]."""
     levels = np.minimum((image + 1) * (LEVELS / 2), LEVELS - 1).astype(np.intp)
     return np.asarray(np.ravel_multi_index(tuple(levels), (LEVELS,) * len(levels)))
-
-
-def _sides(name: str, size: int | tuple[int, int]) -> tuple[int, int]:
-    height, width = (size, size) if isinstance(size, int) else size
-    if height < 1 or width < 1:
-        raise ValueError(f"{name} {size}: a whole number of at least 1, or two (height, width), is needed")
-    return height, width
-
-
-def _one_of(name: str, value: Any, allowed: tuple[Any, ...]) -> Any:
-    if value not in allowed:
-        raise ValueError(f"{name} {value!r}: one of {', '.join(map(repr, allowed))} is needed")
-    return value
 
 
 def _said(folder: Path, faults: list[Fault]) -> str:

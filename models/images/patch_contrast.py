@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from figura.base.errors import UserError
 from figura.interfaces import Loss
+from models.images.argument_types import Count, Positive
 from models.images.example_means import at_least_float32
 
 Features = Mapping[str, Tensor]
@@ -28,17 +29,12 @@ class PatchProjection(nn.Module):
         channels: of each tapped layer, in the order of the taps.
         patches: places of each layer; 256 in the paper.
         size: of the vectors.
-
-    Raises:
-        ValueError: a number is below 1.
     """
 
     outputs: ClassVar[tuple[str, ...]] = ("queries", "keys")
 
-    def __init__(self, *, channels: Sequence[int], patches: int = 256, size: int = 256) -> None:
+    def __init__(self, *, channels: Sequence[Count], patches: Count = 256, size: Count = 256) -> None:
         super().__init__()
-        if min(*channels, patches, size) < 1:
-            raise ValueError(f"channels {list(channels)}, patches {patches}, size {size}: at least 1 of each is needed")
         self.channels, self.patches = list(channels), patches
         self.projections = nn.ModuleList(
             nn.Sequential(nn.Linear(width, size), nn.ReLU(), nn.Linear(size, size)) for width in channels
@@ -82,10 +78,8 @@ class PatchNCE(Loss):
     of exp(q_i k_j / t))`, t the temperature.
     """
 
-    def __init__(self, *, temperature: float = 0.07) -> None:
+    def __init__(self, *, temperature: Positive = 0.07) -> None:
         super().__init__()
-        if not 0 < temperature < float("inf"):
-            raise ValueError(f"temperature {temperature}: above 0 is needed")
         self.temperature = temperature
 
     def forward(self, *, queries: Features, keys: Features) -> Tensor:  # type: ignore[override]

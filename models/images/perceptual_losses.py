@@ -1,13 +1,12 @@
 """The perceptual loss: images compared by their feature maps in VGG19."""
 
-import math
-
 import torch
 from torch import Tensor
 
 from figura.base.errors import nearest
 from figura.interfaces import Loss
 from models.images import vgg
+from models.images.argument_types import NonNegative
 from models.images.example_means import at_least_float32
 
 IMAGE = "image"  # the layer before the first: the images themselves, in [-1, 1]
@@ -16,25 +15,21 @@ IMAGE = "image"  # the layer before the first: the images themselves, in [-1, 1]
 class Perceptual(Loss):
     """`sum over layers of weight · mean over (C, H, W) of |F(image) - F(target)|` for each example.
 
-    `layers` maps names to weights, 0 or more: `image` for the images themselves, `relu1_1` .. `relu5_2` for VGG19's
+    `layers` maps names to weights: `image` for the images themselves, `relu1_1` .. `relu5_2` for VGG19's
     feature maps. Layers of weight 0 are not compared. VUNet uses image, relu1_2, relu2_2, relu3_2,
     relu4_2 and relu5_2 (Esser, Sutter and Ommer, CVPR 2018, section 3.3), NectarGAN's pix2pix relu1_2, relu2_2 and
     relu3_3. `source`, `seed` and `sha256` select VGG19's weights, see `vgg.load`; they are loaded on first use.
     Gradients pass through every layer to `image`; `target` gets none.
     """
 
-    def __init__(self, *, source: str, layers: dict[str, float], seed: int = 0, sha256: str | None = None) -> None:
+    def __init__(
+        self, *, source: str, layers: dict[str, NonNegative], seed: int = 0, sha256: str | None = None
+    ) -> None:
         super().__init__()
         allowed = [IMAGE, *vgg.LAYERS["vgg19"]]
-        for name, weight in layers.items():
+        for name in layers:
             if name not in allowed:
                 raise ValueError(f"layers {name!r}{nearest(name, allowed)}: there are {', '.join(allowed)}")
-            if not 0 <= weight < math.inf:
-                raise ValueError(f"layers {name!r} {weight}: a weight of 0 or more is needed")
-        if not any(layers.values()):
-            raise ValueError(
-                f"layers {layers}: at least one weight above 0 is needed; to switch the loss off, weigh it 0"
-            )
         self.source, self.seed, self.sha256 = source, seed, sha256
         self.layers = {name: weight for name, weight in layers.items() if weight}
         self.vgg: vgg.VGG | None = None

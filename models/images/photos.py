@@ -10,9 +10,11 @@ from numpy.typing import NDArray
 
 from figura.base.errors import UserError, missing
 from figura.base.pictures import DARK
-from figura.data.formats.pair_files import Fault, Loaded, Pair, find_pairs, load_pair, sides, with_channels
+from figura.data.formats.pair_files import Fault, Loaded, Pair, find_pairs, load_pair, with_channels
+from figura.data.formats.pair_files import sides as folders_of_sides
 from figura.interfaces import Example
 from figura.prediction.inputs import Photo, PhotoExamples
+from models.images.argument_types import Sides, sides
 from models.images.pairs import Side, normalised, resized
 
 TWICE = (1.98, 2.02)  # aspect ratio relative to the network's picture: A and B side by side
@@ -36,7 +38,7 @@ class Photos(PhotoExamples):
     An example has `x`, float32 `(channels, height, width)` in [-1, 1] (v / 127.5 - 1), and the photo's `name`; with
     `layout: pairs` also `y`, likewise.
 
-    Raises ValueError for a size below 1, and for pairs without a direction; UserError for a picture whose shape does
+    Raises ValueError for pairs without a direction; UserError for a picture whose shape does
     not match the layout. Other pictures of another shape are squeezed, and counted as doubts.
     """
 
@@ -48,7 +50,7 @@ class Photos(PhotoExamples):
     def __init__(
         self,
         *,
-        image_size: int | tuple[int, int] | None = None,
+        image_size: Sides | None = None,
         layout: Literal["pairs", "whole"] | None = None,
         direction: Literal["a_to_b", "b_to_a"] | None = None,
         x_channels: Literal[1, 3] = 3,
@@ -57,9 +59,7 @@ class Photos(PhotoExamples):
     ) -> None:
         if image_size is None:
             raise missing("image_size")
-        self.size = (image_size, image_size) if isinstance(image_size, int) else image_size
-        if min(self.size) < 1:
-            raise ValueError(f"image_size {image_size}: a whole number from 1 is needed, or two (height, width)")
+        self.size = sides(image_size)
         if layout == "pairs" and direction is None:
             raise ValueError(
                 "direction: a_to_b or b_to_a is needed with layout pairs; the training data do not tell it"
@@ -110,7 +110,7 @@ class Photos(PhotoExamples):
 
     def _pair(self, photo: Photo) -> list[Example]:
         folder = photo.path.parent
-        parts = sides(folder.parent)
+        parts = folders_of_sides(folder.parent)
         if photo.frame is None and folder.name in parts:
             if folder.name != parts["ab".index(self._inputs)]:
                 return []

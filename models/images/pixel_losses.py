@@ -1,14 +1,14 @@
 """Losses that compare images, or feature maps, element by element, and the mean of a single tensor.
 
-- Elementwise distances: `L1`, `L2`, `SmoothL1`, `Charbonnier`, `Cosine`. They also compare dictionaries of maps.
+- Elementwise distances: `L1`, `L2`, `Charbonnier`, `Cosine`. They also compare dictionaries of maps.
 - Edges: `Gradient` of neighbours, `Sobel`, `Laplacian`.
 - Spectra: `FocalFrequency`.
+- Teachers: `Distillation`.
 - The mean of a single tensor: `Direct`.
 
 Every loss returns one value per example, shape (N,), at least float32.
 """
 
-import math
 from collections.abc import Mapping
 
 import torch
@@ -16,10 +16,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from figura.interfaces import Loss
+from models.images.argument_types import NonNegative, Positive
 from models.images.example_means import at_least_float32, check_fits, example_means
 
 Maps = Tensor | Mapping[str, Tensor]
-LeafWeights = dict[str, float] | None
+LeafWeights = dict[str, NonNegative] | None
 EPSILON = 1e-6  # inside Sobel's root, whose slope would be infinite where an image is flat
 
 
@@ -34,17 +35,12 @@ class _Pairwise(Loss):
     perceptual loss for those of a frozen network.
 
     Args:
-        background: weight of elements where the mask is 0, 0 or more.
-        leaf_weights: the weight of each name, 0 or more; default 1. Tensors of weight 0 are not compared.
+        background: weight of elements where the mask is 0.
+        leaf_weights: the weight of each name; default 1. Tensors of weight 0 are not compared.
     """
 
-    def __init__(self, *, background: float = 1.0, leaf_weights: LeafWeights = None) -> None:
+    def __init__(self, *, background: NonNegative = 1.0, leaf_weights: LeafWeights = None) -> None:
         super().__init__()
-        weights = [1.0] if leaf_weights is None else leaf_weights.values()
-        if not all(0 <= weight < math.inf for weight in weights) or not any(weights):
-            raise ValueError(f"leaf_weights {leaf_weights}: weights of 0 or more, one of them above 0, are needed")
-        if not 0 <= background < math.inf:
-            raise ValueError(f"background {background}: a weight of 0 or more is needed")
         self.background, self.leaf_weights = background, leaf_weights
 
     def distance(self, image: Tensor, target: Tensor) -> Tensor:
@@ -95,36 +91,16 @@ class L2(_Pairwise):
         return (image - target).square()
 
 
-class SmoothL1(_Pairwise):
-    """`d^2 / (2 beta)` for absolute differences d below `beta`, else `d - beta / 2` (Girshick 2015, eq. 3).
-
-    Args:
-        beta: where the parabola becomes a line, in units of the difference, above 0.
-        background: see `_Pairwise`, also for `leaf_weights`.
-    """
-
-    def __init__(self, *, beta: float, background: float = 1.0, leaf_weights: LeafWeights = None) -> None:
-        super().__init__(background=background, leaf_weights=leaf_weights)
-        if not 0 < beta < math.inf:
-            raise ValueError(f"beta {beta}: a difference above 0 is needed; without a parabola it is L1")
-        self.beta = beta
-
-    def distance(self, image: Tensor, target: Tensor) -> Tensor:
-        return F.smooth_l1_loss(image, target, reduction="none", beta=self.beta)
-
-
 class Charbonnier(_Pairwise):
     """`sqrt(d^2 + epsilon^2)` for differences d; `epsilon` for equal images (Lai et al. 2017, section 3.3).
 
     Args:
-        epsilon: width of the rounded tip, in units of the difference, above 0; 0.001 in the paper.
+        epsilon: width of the rounded tip, in units of the difference; 0.001 in the paper.
         background: see `_Pairwise`, also for `leaf_weights`.
     """
 
-    def __init__(self, *, epsilon: float, background: float = 1.0, leaf_weights: LeafWeights = None) -> None:
+    def __init__(self, *, epsilon: Positive, background: NonNegative = 1.0, leaf_weights: LeafWeights = None) -> None:
         super().__init__(background=background, leaf_weights=leaf_weights)
-        if not 0 < epsilon < math.inf:
-            raise ValueError(f"epsilon {epsilon}: a number above 0 is needed; with 0 it is L1")
         self.epsilon = epsilon
 
     def distance(self, image: Tensor, target: Tensor) -> Tensor:
@@ -209,13 +185,11 @@ class FocalFrequency(Loss):
     carries no gradient: the worst frequency has weight 1, others less.
 
     Args:
-        alpha: focus on frequencies with large errors, 0 or more; 1 in the paper, 0 is L2.
+        alpha: focus on frequencies with large errors; 1 in the paper, 0 is L2.
     """
 
-    def __init__(self, *, alpha: float) -> None:
+    def __init__(self, *, alpha: NonNegative) -> None:
         super().__init__()
-        if not 0 <= alpha < math.inf:
-            raise ValueError(f"alpha {alpha}: an exponent of 0 or more is needed")
         self.alpha = alpha
 
     def forward(self, *, image: Tensor, target: Tensor) -> Tensor:  # type: ignore[override]
@@ -228,6 +202,29 @@ class FocalFrequency(Loss):
         weights = power.detach() ** (self.alpha / 2)
         largest = weights.amax(dim=(-2, -1), keepdim=True)
         return example_means(power * weights / torch.where(largest == 0, 1, largest))
+
+
+class Distillation(Loss):
+    """`sum over classes of p (log p - log q)`, p = softmax(teacher / T), q = softmax(student / T); mean over positions.
+
+    This is KL(teacher || student) (Hinton, Vinyals and Dean 2015, section 2). The teacher gets no gradient.
+
+    Args:
+        temperature: T; higher values increase the influence of the teacher's probabilities of wrong classes.
+            Gradients shrink by 1 / T^2; a `weight` of T^2 keeps the balance with a cross entropy.
+    """
+
+    def __init__(self, *, temperature: Positive) -> None:
+        super().__init__()
+        self.temperature = temperature
+
+    def forward(self, *, student: Tensor, teacher: Tensor) -> Tensor:  # type: ignore[override]
+        """Logits (N, K, ...) of one shape -> (N,)."""
+        if student.shape != teacher.shape:
+            raise ValueError(f"student of shape {tuple(student.shape)} against teacher of {tuple(teacher.shape)}")
+        q = F.log_softmax(at_least_float32(student) / self.temperature, dim=1)
+        p = F.log_softmax(at_least_float32(teacher.detach()) / self.temperature, dim=1)
+        return example_means((p.exp() * (p - q)).sum(dim=1))
 
 
 class Direct(Loss):

@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from figura.base.errors import UserError
+from models.images.argument_types import Count, Rate
 from models.images.norms import Initialisation, Normalisation, initialise, normalise
 
 FACTOR = 4  # downsampling factor of the residual blocks
@@ -60,9 +61,6 @@ class ResNetGenerator(nn.Module):
         norm: `instance` has no parameters and no running statistics, `batch` has both.
         dropout: probability, in every block; CycleGAN has none, pix2pix with this generator 0.5.
         initialisation: `normal` is N(0, 0.02) with zero bias (the paper's); `default` is PyTorch's.
-
-    Raises:
-        ValueError: a number is out of range.
     """
 
     outputs: ClassVar[tuple[str, ...]] = ("image",)
@@ -70,22 +68,15 @@ class ResNetGenerator(nn.Module):
     def __init__(
         self,
         *,
-        in_channels: int = 3,
-        out_channels: int = 3,
-        features: int = 64,
-        blocks: int = 9,
+        in_channels: Count = 3,
+        out_channels: Count = 3,
+        features: Count = 64,
+        blocks: Count = 9,
         norm: Normalisation = "instance",
-        dropout: float = 0.0,
+        dropout: Rate = 0.0,
         initialisation: Initialisation = "normal",
     ) -> None:
         super().__init__()
-        if min(in_channels, out_channels, features, blocks) < 1:
-            raise ValueError(
-                f"in_channels {in_channels}, out_channels {out_channels}, features {features}, blocks {blocks}: "
-                "at least 1 of each is needed"
-            )
-        if not 0 <= dropout < 1:
-            raise ValueError(f"dropout {dropout}: 0 <= dropout < 1 is needed")
         self.in_channels, self.factor, bias = in_channels, FACTOR, norm == "instance"
         widths = [features, 2 * features, 4 * features]
 

@@ -14,10 +14,11 @@ comparable with papers.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Literal, cast
+from typing import Annotated, Literal, cast
 
 import numpy as np
 import torch
+from pydantic import Field
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -197,14 +198,12 @@ class Fidelity(PictureScore):
         image: str | None = None,
         average: str | None = None,
         mask: str | None = None,
-        crop_border: int = 0,
+        crop_border: Annotated[int, Field(ge=0)] = 0,
         channel: Literal["rgb", "y"] = "rgb",
         where: str | None = None,
         groups: str | None = None,
     ) -> None:
         super().__init__(mode, target, image, average)
-        if crop_border < 0:
-            raise ValueError(f"crop_border {crop_border}: a number of pixels, 0 or more, is needed")
         self.mask, self.crop_border, self.channel, self.where, self.groups = mask, crop_border, channel, where, groups
 
     def __call__(self, dump: Dump, bootstrap: Bootstrap) -> dict[str, Estimate | float | int]:

@@ -11,6 +11,7 @@ from figura.base.errors import UserError
 from figura.base.pictures import SUFFIXES, decode_raw, picture_files
 from figura.data.formats.prepared import Manifest, without_split
 from figura.interfaces import Example, ExampleDataset
+from models.images.argument_types import Sides, sides
 from models.images.augmentation import augment
 from models.images.augmentation_settings import GeometricTransforms, PairAugmentation
 from models.images.pairs import normalised, resized
@@ -34,8 +35,8 @@ class UnpairedImages(ExampleDataset):
 
     `facts` are `image_size` (`crop_size`) and `direction`.
 
-    Raises ValueError for sizes out of range and for `truth` with b_to_a; UserError for a folder that is missing or
-    empty, and for a picture that has no truth or cannot be read.
+    Raises ValueError for a crop larger than `load_size` and for `truth` with b_to_a; UserError for a folder that is
+    missing or empty, and for a picture that has no truth or cannot be read.
     """
 
     names: ClassVar[tuple[str, ...]] = ("x", "y", "index", "name")
@@ -55,17 +56,17 @@ class UnpairedImages(ExampleDataset):
         *,
         root: str,
         split: str,
-        crop_size: int | tuple[int, int],
-        load_size: int | tuple[int, int] | None = None,
+        crop_size: Sides,
+        load_size: Sides | None = None,
         direction: Literal["a_to_b", "b_to_a"] = "a_to_b",
         augmentation: GeometricTransforms | None = None,
         order: Literal["random", "listed"] = "random",
         truth: bool = False,
     ) -> None:
-        self.crop = _sides(crop_size)
-        self.load = self.crop if load_size is None else _sides(load_size)
-        if min(self.crop) < 1 or any(crop > load for crop, load in zip(self.crop, self.load, strict=True)):
-            raise ValueError(f"crop_size {crop_size}: from 1 to load_size, {load_size}, is needed in both directions")
+        self.crop = sides(crop_size)
+        self.load = self.crop if load_size is None else sides(load_size)
+        if any(crop > load for crop, load in zip(self.crop, self.load, strict=True)):
+            raise ValueError(f"crop_size {crop_size}: at most load_size, {load_size}, is needed in both directions")
         if truth and direction != "a_to_b":
             raise ValueError("truth: it is known of A's pictures alone, with direction a_to_b")
         self.augmentation = None if augmentation is None else PairAugmentation(both=augmentation)
@@ -116,7 +117,3 @@ class UnpairedImages(ExampleDataset):
     def _read(self, path: Path) -> NDArray[np.uint8]:
         picture = decode_raw(self.manifest.read_bytes(path), path, advice="remove it").pixels
         return resized(picture, self.load, nearest=False)
-
-
-def _sides(size: int | tuple[int, int]) -> tuple[int, int]:
-    return (size, size) if isinstance(size, int) else size

@@ -1,11 +1,13 @@
 """The PatchGAN discriminator: is this patch of y real, given x? (Isola et al., CVPR 2017, section 3.2.2.)"""
 
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 
 from figura.base.errors import UserError
+from models.images.argument_types import Count
 from models.images.norms import Initialisation, Normalisation, initialise, normalise
 from models.pix2pix.blocks import Biases, Convolution, Padding, has_bias
 
@@ -36,16 +38,13 @@ class PatchDiscriminator(nn.Module):
         in_channels: channels of x; 0: y alone.
         out_channels: channels of y.
         features: width of the first layer.
-        n_layers: see above, 1 or more.
+        n_layers: see above.
         max_features: largest width.
         norm: see above.
         padding: one pixel, `reflect` or `zeros`.
         biases: of the convolutions between the first and the last: `without_norm` if `norm` is none,
             `with_instance_norm` if it is instance.
         initialisation: `normal` is N(0, 0.02) with zero bias (the paper's); `default` is PyTorch's.
-
-    Raises:
-        ValueError: `n_layers` or `features` is below 1, or `in_channels` below 0.
     """
 
     outputs: ClassVar[tuple[str, ...]] = ("logits", "fake_logits")
@@ -53,23 +52,17 @@ class PatchDiscriminator(nn.Module):
     def __init__(
         self,
         *,
-        in_channels: int = 3,
-        out_channels: int = 3,
-        features: int = 64,
-        n_layers: int = 4,
-        max_features: int = 512,
+        in_channels: Annotated[int, Field(ge=0)] = 3,
+        out_channels: Count = 3,
+        features: Count = 64,
+        n_layers: Count = 4,
+        max_features: Count = 512,
         norm: Normalisation = "instance",
         padding: Padding = "reflect",
         biases: Biases = "without_norm",
         initialisation: Initialisation = "normal",
     ) -> None:
         super().__init__()
-        if n_layers < 1:
-            raise ValueError(f"n_layers {n_layers}: at least 1 is needed")
-        if features < 1:
-            raise ValueError(f"features {features}: at least 1 is needed")
-        if in_channels < 0:
-            raise ValueError(f"in_channels {in_channels}: 0 or more is needed")
         self.in_channels, self.out_channels = in_channels, out_channels
         widths = [min(features * 2**i, max_features) for i in range(n_layers)]
         layers: list[nn.Module] = [

@@ -1,13 +1,15 @@
 """The U-Net generator: input image to image of the same size (Isola et al., CVPR 2017, section 3.2.1)."""
 
 from itertools import pairwise
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
+from pydantic import Field
 from torch import Tensor, nn
 
 from figura.base.errors import UserError, missing
+from models.images.argument_types import Count, Rate, Sides, sides
 from models.images.norms import Initialisation, Normalisation, initialise
 from models.pix2pix.blocks import Biases, Block, Padding, Position, ResidualBlock, Upsampling, has_bias
 
@@ -29,7 +31,7 @@ class UNetGenerator(nn.Module):
         in_channels: channels of the input.
         out_channels: channels of the image.
         features: width of the first level.
-        n_downs: at least 3, because the bottleneck has 8 `features` channels.
+        n_downs: the bottleneck has 8 `features` channels.
         block: `standard`, or `residual` with a shortcut in each block.
         upsampling: `transposed` convolution, or `bilinear` upsampling and a convolution.
         norm: norm of all blocks except the first, the bottleneck and the last.
@@ -44,7 +46,7 @@ class UNetGenerator(nn.Module):
         initialisation: `normal` is N(0, 0.02) with zero bias (the paper's); `default` is PyTorch's.
 
     Raises:
-        ValueError: sizes and depths are inconsistent.
+        ValueError: `image_size` and `n_downs` contradict each other.
     """
 
     outputs: ClassVar[tuple[str, ...]] = ("image",)
@@ -53,11 +55,11 @@ class UNetGenerator(nn.Module):
     def __init__(
         self,
         *,
-        image_size: int | tuple[int, int] | None = None,
-        in_channels: int = 3,
-        out_channels: int = 3,
-        features: int = 64,
-        n_downs: int = 6,
+        image_size: Sides | None = None,
+        in_channels: Count = 3,
+        out_channels: Count = 3,
+        features: Count = 64,
+        n_downs: Annotated[int, Field(ge=3)] = 6,
         block: Literal["standard", "residual"] = "standard",
         upsampling: Upsampling = "transposed",
         norm: Normalisation = "instance",
@@ -65,30 +67,22 @@ class UNetGenerator(nn.Module):
         biases: Biases = "without_norm",
         relu_skips: bool = False,
         residual_output: Literal["bounded", "unbounded"] = "bounded",
-        dropout: float = 0.5,
-        dropout_layers: int = 3,
+        dropout: Rate = 0.5,
+        dropout_layers: Annotated[int, Field(ge=0)] = 3,
         dropout_position: Position = "after_activation",
         initialisation: Initialisation = "normal",
     ) -> None:
         super().__init__()
-        if features < 1:
-            raise ValueError(f"features {features}: at least 1 is needed")
         self.factor = 2 ** (n_downs + 2)
         if image_size is None:
             raise missing("image_size")
-        sides = (image_size, image_size) if isinstance(image_size, int) else image_size
-        if n_downs < 3:
-            raise ValueError(f"n_downs {n_downs}: at least 3 is needed (the bottleneck has 8 features channels)")
-        if any(side < 1 or side % self.factor for side in sides):
+        if any(side % self.factor for side in sides(image_size)):
             raise ValueError(
                 f"image_size {image_size}: multiples of {self.factor} are needed, 2^(n_downs + 2) with n_downs "
                 f"{n_downs}; it is the crop_size of the training data unless the recipe says another"
             )
-        if not 0 <= dropout < 1 or not 0 <= dropout_layers <= n_downs + 1:
-            raise ValueError(
-                f"dropout {dropout}, dropout_layers {dropout_layers}: 0 <= dropout < 1 and "
-                f"0 <= dropout_layers <= {n_downs + 1} are needed"
-            )
+        if dropout_layers > n_downs + 1:
+            raise ValueError(f"dropout_layers {dropout_layers}: at most {n_downs + 1} is needed, n_downs + 1")
         self.in_channels, self.relu_skips = in_channels, relu_skips
         widths = [min(2**i, WIDEST) * features for i in range(n_downs + 1)]
         kind = ResidualBlock if block == "residual" else Block

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from models.images import photometry
-from models.images.augmentation_settings import Chance
+from models.images.augmentation import compressed, drawn, with_noise
 from models.images.photometry import Image
 from models.super_resolution.degradation_settings import (
     Blur,
@@ -26,7 +26,6 @@ from models.super_resolution.resampling import resample
 
 SINC_RADIUS = 10  # pixels: the published kernels are 21 wide
 
-Transform = TypeVar("Transform", bound=Chance)
 Choice = TypeVar("Choice", bound=str)
 
 
@@ -89,52 +88,38 @@ def degraded(image: Image, settings: Degradation, scale: int, random: np.random.
         image = _filtered(image, one.blur, one.sinc, random)
         if one.resize is not None:
             image = _resized(image, one.resize, large if one.resize.of == "large" else small, random)
-        image = _compressed(_noisy(image, one, random), one, random)
+        image = compressed(_noisy(image, one, random), one.compression, random)
     image = _filtered(image, settings.blur, None, random)
     image = resample(image, small, _chosen(settings.kernels, random))
     image = _noisy(image, settings, random)
     if settings.sinc is None:
-        return _compressed(image, settings, random)
+        return compressed(image, settings.compression, random)
     if random.random() < 0.5:
-        return _compressed(_filtered(image, None, settings.sinc, random), settings, random)
-    return _filtered(_compressed(image, settings, random), None, settings.sinc, random)
+        return compressed(_filtered(image, None, settings.sinc, random), settings.compression, random)
+    return _filtered(compressed(image, settings.compression, random), None, settings.sinc, random)
 
 
 def _filtered(image: Image, blur: Blur | None, sinc: Sinc | None, random: np.random.Generator) -> Image:
-    if low_pass := _drawn(sinc, random):
+    if low_pass := drawn(sinc, random):
         return photometry.blurred(image, sinc_kernel(float(random.uniform(*low_pass.cutoff))))
-    if drawn := _drawn(blur, random):
-        return photometry.blurred(image, _kernel(drawn, random))
+    if spread := drawn(blur, random):
+        return photometry.blurred(image, _kernel(spread, random))
     return image
 
 
 def _resized(image: Image, resize: Resize, base: tuple[int, int], random: np.random.Generator) -> Image:
     factor, (low, high) = 1.0, resize.factor
-    if _drawn(resize, random):
+    if drawn(resize, random):
         factor = random.uniform(low, 1.0) if random.random() < resize.smaller else random.uniform(1.0, high)
     height, width = (max(1, round(side * factor)) for side in base)
     return resample(image, (height, width), _chosen(resize.kernels, random))
 
 
 def _noisy(image: Image, settings: Round | Degradation, random: np.random.Generator) -> Image:
-    if shot := _drawn(settings.shot_noise, random):
+    if shot := drawn(settings.shot_noise, random):
         low, high = shot.photons
         image = with_shot_noise(image, random, math.exp(random.uniform(math.log(low), math.log(high))))
-    if noise := _drawn(settings.gaussian_noise, random):
-        image = photometry.noisy(image, random, float(random.uniform(*noise.std)))
-    return image
-
-
-def _compressed(image: Image, settings: Round | Degradation, random: np.random.Generator) -> Image:
-    if compression := _drawn(settings.compression, random):
-        quality = int(random.integers(*compression.quality, endpoint=True))
-        image = photometry.compressed(image, compression.type, quality)
-    return image
-
-
-def _drawn(transform: Transform | None, random: np.random.Generator) -> Transform | None:
-    """Return the transform with probability `chance`, else None."""
-    return transform if transform is not None and random.random() < transform.chance else None
+    return with_noise(image, settings.gaussian_noise, random)
 
 
 def _chosen(shares: Mapping[Choice, Share], random: np.random.Generator) -> Choice:

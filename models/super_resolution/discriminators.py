@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn.utils.parametrizations import spectral_norm
 
 from figura.base.errors import UserError
+from models.images.argument_types import Count
 from models.super_resolution.rrdb import Pixels
 
 Normalisation = Literal["batch", "none"]
@@ -53,17 +54,12 @@ class UNetDiscriminator(nn.Module):
         features: width at full size.
         pixels: range of the values inside: `signed`, [-1, 1], like images; or `unit`, [0, 1], as in BasicSR's networks.
             Zero padding is grey in the former, black in the latter.
-
-    Raises:
-        ValueError: a number is below 1.
     """
 
     outputs: ClassVar[tuple[str, ...]] = ("logits", "fake_logits")
 
-    def __init__(self, *, in_channels: int = 3, features: int = 64, pixels: Pixels = "signed") -> None:
+    def __init__(self, *, in_channels: Count = 3, features: Count = 64, pixels: Pixels = "signed") -> None:
         super().__init__()
-        if min(in_channels, features) < 1:
-            raise ValueError(f"in_channels {in_channels}, features {features}: at least 1 of each is needed")
         self.in_channels, self.pixels = in_channels, pixels
         widths = [features, 2 * features, 4 * features, 8 * features]
 
@@ -120,7 +116,7 @@ class VGGDiscriminator(nn.Module):
         pixels: range of the values inside, as in `UNetDiscriminator`.
 
     Raises:
-        ValueError: a size is out of range.
+        ValueError: `image_size` is no such power.
     """
 
     outputs: ClassVar[tuple[str, ...]] = ("logits", "fake_logits")
@@ -130,16 +126,14 @@ class VGGDiscriminator(nn.Module):
         self,
         *,
         image_size: int = 128,
-        in_channels: int = 3,
-        features: int = 64,
+        in_channels: Count = 3,
+        features: Count = 64,
         norm: Normalisation = "batch",
         pixels: Pixels = "signed",
     ) -> None:
         super().__init__()
         if image_size < 2 * SMALLEST or image_size & (image_size - 1):
             raise ValueError(f"image_size {image_size}: a power of 2, {2 * SMALLEST} or more, is needed")
-        if min(in_channels, features) < 1:
-            raise ValueError(f"in_channels {in_channels}, features {features}: at least 1 of each is needed")
         self.image_size, self.in_channels, self.pixels = image_size, in_channels, pixels
         layers: list[nn.Module] = []
         inputs = in_channels

@@ -7,13 +7,12 @@ import numpy as np
 
 from figura.base.errors import UserError
 from figura.base.pictures import decode_raw, picture_files
+from models.images.argument_types import Count
 from models.images.augmentation import augment
 from models.images.augmentation_settings import GeometricTransforms, PairAugmentation
 from models.images.photometry import Image
 from models.super_resolution.patches import Patches, split_folder
 from models.super_resolution.resampling import Kernel
-
-EXACT = ("horizontal_flip", "vertical_flip", "rotate90")
 
 
 class PairedPatches(Patches):
@@ -32,8 +31,8 @@ class PairedPatches(Patches):
         root: str,
         split: str,
         small: str,
-        scale: int,
-        size: int | None,
+        scale: Count,
+        size: Count | None,
         crop: Literal["random", "centre"] = "centre",
         augmentation: GeometricTransforms | None = None,
         baselines: tuple[Kernel, ...] = (),
@@ -41,9 +40,8 @@ class PairedPatches(Patches):
         super().__init__(
             root=root, split=split, scale=scale, size=size, crop=crop, augmentation=augmentation, baselines=baselines
         )
-        moved = [] if augmentation is None else sorted(augmentation.model_fields_set - set(EXACT))
-        if moved:
-            raise ValueError(f"augmentation.{moved[0]}: a pair of sizes can only be flipped and turned")
+        if augmentation is not None and augmentation.further:
+            raise ValueError("augmentation.further: a pair of sizes can only be flipped and turned")
         self.small_folder = split_folder(Path(root), small)
         files = {path.with_suffix("").as_posix(): path for path in sorted(map(Path, picture_files(self.small_folder)))}
         stems = [path.with_suffix("").as_posix() for path in self.paths]

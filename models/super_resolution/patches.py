@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Hashable, Mapping
 from pathlib import Path
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from figura.base.errors import UserError
 from figura.base.pictures import SUFFIXES, decode_raw, picture_facts, picture_files
 from figura.data.formats.prepared import Manifest, without_split
 from figura.interfaces import Example, ExampleDataset
+from models.images.argument_types import Count
 from models.images.augmentation import augment
 from models.images.augmentation_settings import GeometricTransforms, PairAugmentation
 from models.images.pairs import normalised
@@ -34,8 +35,9 @@ class Patches(ExampleDataset):
     scale)` in [-1, 1] (v / 127.5 - 1), RGB; with `sharpening`, `sharp`; each baseline under its own name, both of hq's
     size; `index`, an integer, and `name`, the path below the split's folder without suffix.
 
-    Raises ValueError for arguments out of range, and UserError for a folder that is missing or has no image as large as
-    a patch. An unreadable image, or a small one whose header has no size, raises UserError when it is read.
+    Raises ValueError for a `size` that is no multiple of `scale`, and UserError for a folder that is missing or has no
+    image as large as a patch. An unreadable image, or a small one whose header has no size, raises UserError when it is
+    read.
     """
 
     names: ClassVar[tuple[str, ...]] = ("lq", "hq", "index", "name")
@@ -56,24 +58,16 @@ class Patches(ExampleDataset):
         *,
         root: str,
         split: str,
-        scale: int,
-        size: int | None,
+        scale: Count,
+        size: Count | None,
         crop: Literal["random", "centre"] = "centre",
         augmentation: GeometricTransforms | None = None,
         degradation: Degradation | None = None,
         sharpening: Sharpening | None = None,
         baselines: tuple[Kernel, ...] = (),
     ) -> None:
-        if scale < 1:
-            raise ValueError(f"scale {scale}: a whole number from 1 is needed")
-        if size is not None and (size < scale or size % scale):
+        if size is not None and size % scale:
             raise ValueError(f"size {size}: a multiple of scale, {scale}, is needed; or null for whole images")
-        if crop not in ("random", "centre"):
-            raise ValueError(f"crop {crop!r}: random or centre is needed")
-        if unknown := [kernel for kernel in baselines if kernel not in get_args(Kernel)]:
-            raise ValueError(f"baselines {unknown[0]!r}: there are {', '.join(get_args(Kernel))}")
-        if len(set(baselines)) < len(baselines):
-            raise ValueError(f"baselines {list(baselines)}: each is written once")
         self.scale, self.size, self.crop, self.baselines = scale, size, crop, baselines
         self.degradation = degradation or Degradation(kernels={"bicubic": 1.0})
         self.sharpening = sharpening

@@ -1,14 +1,17 @@
 """The generator of residual-in-residual dense blocks, RRDB (Wang et al., *ESRGAN*, ECCVW 2018, section 3.1)."""
 
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
+from pydantic import Field
 from torch import Tensor, nn
 
 from figura.base.errors import UserError
+from models.images.argument_types import Count
 
 Pixels = Literal["signed", "unit"]
+Factor = Annotated[float, Field(gt=0.0, le=1.0)]
 
 SLOPE = 0.2  # of every leaky ReLU
 DENSE = 5  # convolutions in a dense block
@@ -72,9 +75,9 @@ class RRDBGenerator(nn.Module):
         in_channels: channels of the small image.
         out_channels: channels of the large image.
         features: width.
-        blocks: number of RRDBs, 1 or more.
+        blocks: number of RRDBs.
         growth: channels added by each convolution of a dense block.
-        scaling: factor of every residual, in (0, 1].
+        scaling: factor of every residual.
         pixels: range of the values inside: `signed`, [-1, 1], like images; or `unit`, [0, 1], as in BasicSR's networks:
             their input is (x + 1) / 2, and their output y is converted to 2 y - 1.
         unshuffle: 1, 2 or 4: squares of this side are first rearranged to channels, and one or two more doublings
@@ -85,7 +88,7 @@ class RRDBGenerator(nn.Module):
             deep networks stable; shallow ones learn faster with 1).
 
     Raises:
-        ValueError: an argument is out of range.
+        ValueError: arguments contradict each other.
     """
 
     outputs: ClassVar[tuple[str, ...]] = ("image",)
@@ -94,30 +97,21 @@ class RRDBGenerator(nn.Module):
     def __init__(
         self,
         *,
-        scale: int = 4,
-        in_channels: int = 3,
-        out_channels: int = 3,
-        features: int = 64,
-        blocks: int = 23,
-        growth: int = 32,
-        scaling: float = 0.2,
+        scale: Literal[1, 2, 4] = 4,
+        in_channels: Count = 3,
+        out_channels: Count = 3,
+        features: Count = 64,
+        blocks: Count = 23,
+        growth: Count = 32,
+        scaling: Factor = 0.2,
         pixels: Pixels = "signed",
-        unshuffle: int = 1,
+        unshuffle: Literal[1, 2, 4] = 1,
         bicubic_skip: bool = False,
-        initial_scale: float = 0.1,
+        initial_scale: Factor = 0.1,
     ) -> None:
         super().__init__()
-        if scale not in (1, 2, 4):
-            raise ValueError(f"scale {scale}: 1, 2 or 4 is needed")
-        if unshuffle not in (1, 2, 4) or scale * unshuffle > 4:
-            raise ValueError(f"unshuffle {unshuffle}: 1, 2 or 4 is needed, and at most 4 times that with scale {scale}")
-        if min(in_channels, out_channels, features, blocks, growth) < 1:
-            raise ValueError(
-                f"in_channels {in_channels}, out_channels {out_channels}, features {features}, blocks {blocks}, "
-                f"growth {growth}: at least 1 of each is needed"
-            )
-        if not 0 < scaling <= 1 or not 0 < initial_scale <= 1:
-            raise ValueError(f"scaling {scaling}, initial_scale {initial_scale}: numbers in (0, 1] are needed")
+        if scale * unshuffle > 4:
+            raise ValueError(f"unshuffle {unshuffle}: at most 4 times that is needed with scale {scale}")
         if bicubic_skip and in_channels != out_channels:
             raise ValueError(
                 f"bicubic_skip: in_channels {in_channels} and out_channels {out_channels} must be the same"

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from figura.base.errors import UserError
+from models.images.argument_types import Count, Rate
 from models.vunet.blocks import (
     Convolution,
     Convolve,
@@ -158,23 +159,21 @@ class VUNet(nn.Module):
     def __init__(
         self,
         *,
-        nf_start: int,
-        nf_max: int,
+        nf_start: Count,
+        nf_max: Count,
         image_size: int = 256,
-        image_channels: int = 3,
-        pose_channels: int = 3,
-        appearance_channels: int = 3,
+        image_channels: Count = 3,
+        pose_channels: Count = 3,
+        appearance_channels: Count = 3,
         convolution: Literal["plain", "normalised"] = "plain",
         output: Literal["tanh", "linear"] = "tanh",
-        dropout: float = 0.0,
+        dropout: Rate = 0.0,
         autoregression: Literal["intended", "port"] = "intended",
         initialisation: Literal["default", "fan_in"] = "default",
     ) -> None:
         super().__init__()
         if image_size < 4 or image_size & (image_size - 1):
             raise ValueError(f"image_size is {image_size}, expected a power of two, at least 4")
-        if nf_start < 1 or nf_max < 1:
-            raise ValueError(f"nf_start {nf_start}, nf_max {nf_max}: at least 1 is needed of both")
         self.image_size, self.pose_channels, self.appearance_channels = image_size, pose_channels, appearance_channels
         stages = image_size.bit_length()
         widths = [min(nf_start << stage, nf_max) for stage in range(stages)]

@@ -103,7 +103,6 @@ def test_examples_do_not_see_each_other():
         ({"channels": [8]}, "two levels or more"),
         ({"channels": [8, 40]}, "multiples of 8, then of 32"),
         ({"attention": 3}, "attention 3: from 1 to 2 levels"),
-        ({"scale": 0.0}, "scale 0.0"),
     ],
 )
 def test_arguments_that_cannot_be(wrong, said):

@@ -240,12 +240,6 @@ def test_vgg_with_weights_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_bad_declarations_and_dumps_of_the_kernel_distance(tmp_path: Path) -> None:
-    for arguments, message in (
-        ({"image": "i", "subsets": 0}, "subsets 0: at least 1"),
-        ({"image": "i", "subset_size": 1}, "subset_size 1: at least 2"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            KernelDistance(mode="m", target="target", extractor="random", **arguments)  # type: ignore[arg-type]
     score = KernelDistance(mode="m", image="image", target="target", extractor="random")
     with pytest.raises(UserError, match=r"2 different images and 2 different targets, there are 2 and 1"):
         score(dump_of(tmp_path / "one", image=pictures(2), target=pictures(1), repeat=2), BOOTSTRAP)

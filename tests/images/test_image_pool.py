@@ -71,10 +71,6 @@ def test_names_have_pools_of_their_own():
 
 
 def test_wrong_use_in_one_line():
-    with pytest.raises(ValueError, match=r"^size -1: 0 or more is needed$"):
-        ImagePool({"a": "b"}, size=-1)
-    with pytest.raises(ValueError, match=r"^chance 1.5: a probability from 0 to 1 is needed$"):
-        ImagePool({"a": "b"}, chance=1.5)
     pool = ImagePool({"fake": "pooled"})
     given(pool, [1.0])
     said = "ImagePool of 'fake' (2, 3): the pool holds images of shape (1,); all images of a name have one"

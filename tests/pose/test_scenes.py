@@ -223,7 +223,7 @@ def test_pixels_vary_without_moving(make):
     settings = {
         "geometry": geometry,
         "blur": {"chance": 1.0, "sigma": (1.0, 2.0)},
-        "pixels": {"greyscale": {"chance": 1.0, "method": "average"}},
+        "pixels": {"greyscale": {"chance": 1.0}},
     }
     varied = make(augmentation=SceneAugmentation.model_validate(settings))
     one, other = (dataset.view(1, np.random.default_rng(4)) for dataset in (plain, varied))

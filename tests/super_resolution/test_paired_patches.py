@@ -7,7 +7,8 @@ import pytest
 from pictures_by_hand import bytes_of, noise, write
 
 from figura.base.errors import UserError
-from models.images.augmentation_settings import Chance, Elastic, GeometricTransforms
+from figura.recipe.schema import Declaration
+from models.images.augmentation_settings import Chance, GeometricTransforms
 from models.super_resolution.paired_patches import PairedPatches
 
 
@@ -62,8 +63,8 @@ def test_what_is_no_pair_is_told(tmp_path):
     message = r"b\.png: 9 x 8 pixels; at scale 2, the small version of b\.png has 8 x 8"
     with pytest.raises(UserError, match=message):
         paired(tmp_path).example(1, np.random.default_rng(0))
-    elastic = GeometricTransforms(elastic=Elastic(chance=1.0, alpha=1.0, sigma=1.0))
-    with pytest.raises(ValueError, match=r"augmentation\.elastic: .* only be flipped and turned"):
-        paired(tmp_path, augmentation=elastic)
+    bent = GeometricTransforms.model_construct(further={"bend": Declaration(type="albumentations.ElasticTransform")})
+    with pytest.raises(ValueError, match=r"augmentation\.further: .* only be flipped and turned"):
+        paired(tmp_path, augmentation=bent)
     with pytest.raises(UserError, match="no such folder"):
         paired(tmp_path, small="missing")
