@@ -46,9 +46,25 @@ class Crop:
         method = cv2.INTER_AREA if self.side > self.size else cv2.INTER_LINEAR
         return np.asarray(cv2.resize(part, (self.size, self.size), interpolation=method), dtype=np.float32)
 
-    def mask(self, part: NDArray[np.uint8], height: int, width: int) -> NDArray[np.float32]:
-        """Scale the window of a mask, whose pixels inside an image are `part`, to `(1, size, size)` in [0, 1]."""
-        resized = self.resized(part.astype(np.float32), height, width, fill=0.0)
+    def view(
+        self, pixels: NDArray[np.uint8], person: NDArray[np.uint8], background: float | None
+    ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Return the window of an image `(H, W, 3)`, as `(size, size, 3)` in [-1, 1], and of a person's mask `(H, W)`.
+
+        `background` in [-1, 1] replaces all pixels outside the mask; None keeps them, with mid-gray outside the image.
+        """
+        height, width = pixels.shape[:2]
+        inside = self.inside(height, width)
+        shown, part = np.ascontiguousarray(person[inside]), pixels[inside] * np.float32(2 / 255)
+        part -= 1
+        fill, mask = (0.0, None) if background is None else (background, shown)
+        picture = self.resized(part, height, width, fill, mask)
+        return np.clip(picture, -1, 1, out=picture), self.mask(person)
+
+    def mask(self, whole: NDArray[np.uint8]) -> NDArray[np.float32]:
+        """Scale the window of an image's mask `(H, W)` to `(1, size, size)` in [0, 1]."""
+        part = whole[self.inside(*whole.shape)].astype(np.float32)
+        resized = self.resized(part, *whole.shape, fill=0.0)
         return np.clip(resized, 0, 1, out=resized)[None]
 
     def joints(self, keypoints: NDArray[np.floating]) -> NDArray[np.float64]:

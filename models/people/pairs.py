@@ -24,8 +24,6 @@ Background = Annotated[float, Field(ge=-1.0, le=1.0)]
 CLOTHES = ("top", "bottom")
 IMAGE_SIZE, MARGIN = 64, 0.1
 
-_MID_GRAY = 0.0
-
 
 class PersonPairs(ExampleDataset):
     """Square crops of persons from a prepared people dataset (`root/<split>.json`, `root/images`), by annotation id.
@@ -247,18 +245,9 @@ class PersonPairs(ExampleDataset):
     def _view(self, index: int) -> tuple[NDArray[np.float32], dict[str, NDArray[np.float32]]]:
         """Return the crop `(3, P, P)` and the masks `(1, P, P)`: `mask` and those of the parts."""
         crop = square(self.persons.boxes[index], self.margin, self.image_size)
-        height, width = self.persons.size(index)
-        inside = crop.inside(height, width)
-        person = np.ascontiguousarray(self.persons.mask(index)[inside])
-        picture = self.persons.image(index)[inside] * np.float32(2 / 255)
-        picture -= 1
-        fill, shown = (_MID_GRAY, None) if self.background is None else (self.background, person)
-        blue_first = crop.resized(picture, height, width, fill, shown)
-        masks = {"mask": crop.mask(person, height, width)}
-        for part in self.parts:
-            masks[part] = crop.mask(self.persons.part(index, part)[inside], height, width)
-        image = channels_first(blue_first[..., ::-1])
-        return np.clip(image, -1, 1, out=image), masks
+        blue_first, mask = crop.view(self.persons.image(index), self.persons.mask(index), self.background)
+        masks = {part: crop.mask(self.persons.part(index, part)) for part in self.parts}
+        return channels_first(blue_first[..., ::-1]), {"mask": mask, **masks}
 
 
 def read_pairs(path: Path, annotated: NDArray[np.int64]) -> NDArray[np.int64]:

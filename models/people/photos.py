@@ -146,20 +146,17 @@ class PersonPhotos(PhotoExamples):
     def _views(
         self, pixels: NDArray[np.uint8], record: Mapping[str, Any], joints: NDArray[np.float64]
     ) -> dict[str, NDArray[np.float32]]:
-        height, width = pixels.shape[:2]
         box = np.array(record["bbox"], dtype=np.float64)
         crop = square(box, self.margin, self.image_size)
-        inside = crop.inside(height, width)
-        person = np.ascontiguousarray(person_mask(record.get("segmentation"), box, height, width)[inside])
-        picture = pixels[inside] * np.float32(2 / 255) - 1
-        fill, shown = (0.0, None) if self.background is None else (self.background, person)
-        image = np.clip(channels_first(crop.resized(picture, height, width, fill, shown)), -1, 1)
+        person = person_mask(record.get("segmentation"), box, *pixels.shape[:2])
+        picture, mask = crop.view(pixels, person, self.background)
+        image = channels_first(picture)
         stickman = pose_picture(crop.joints(joints), self.skeleton, self.image_size)
         return {
             "pose": channels_first(stickman.astype(np.float32) / 127.5 - 1),
             "target": image,
             "appearance": image,
-            "mask": crop.mask(person, height, width),
+            "mask": mask,
         }
 
 
