@@ -8,6 +8,7 @@ connections has a distinct colour.
 """
 
 import colorsys
+from collections.abc import Sequence
 from functools import lru_cache
 
 import cv2
@@ -77,31 +78,35 @@ def draw_stickman(keypoints: NDArray[np.floating], size: int) -> NDArray[np.uint
     smoothed. The order is torso, lines, dots; within these right, head, left. A line needs both joints, the torso three
     corners. Width and radius scale with `size`, down to one pixel. Joints may be off the canvas.
     """
-    points, drawable = _drawable(keypoints)
-    canvas = np.zeros((size, size, 3), dtype=np.uint8)
-    corners = [joint for joint in TORSO if drawable[joint]]
-    if len(corners) > 2:
-        cv2.fillPoly(canvas, [_fixed(points[corners])], HEAD, cv2.LINE_8, _FRACTION_BITS)
-    for colour, pairs in LINES.items():
-        for start, end in pairs:
-            if drawable[start] and drawable[end]:
-                _line(canvas, points[start], points[end], colour)
-    for colour, joints in DOTS.items():
-        for joint in joints:
-            if drawable[joint]:
-                _dot(canvas, points[joint], colour)
-    return canvas
+    lines = [(*pair, colour) for colour, pairs in LINES.items() for pair in pairs]
+    dots = [(joint, colour) for colour, joints in DOTS.items() for joint in joints]
+    return _drawn(keypoints, size, lines, dots, TORSO)
 
 
 def draw_skeleton(keypoints: NDArray[np.floating], skeleton: Skeleton, size: int) -> NDArray[np.uint8]:
     """Draw joints `(K, 3)` like `draw_stickman`, with the connections and colours of a skeleton: lines, then dots."""
-    points, drawable = _drawable(keypoints)
-    canvas = np.zeros((size, size, 3), dtype=np.uint8)
     lines, dots = skeleton_colours(skeleton)
-    for (start, end), colour in zip(skeleton.connections, lines, strict=True):
+    coloured = [(*pair, colour) for pair, colour in zip(skeleton.connections, lines, strict=True)]
+    return _drawn(keypoints, size, coloured, list(enumerate(dots)))
+
+
+def _drawn(
+    keypoints: NDArray[np.floating],
+    size: int,
+    lines: Sequence[tuple[int, int, Colour]],
+    dots: Sequence[tuple[int, Colour]],
+    torso: Sequence[int] = (),
+) -> NDArray[np.uint8]:
+    points = np.asarray(keypoints[:, :2], dtype=np.float64)
+    drawable = present(keypoints) & (np.abs(np.nan_to_num(points)) < _FARTHEST).all(axis=1)
+    canvas = np.zeros((size, size, 3), dtype=np.uint8)
+    corners = [joint for joint in torso if drawable[joint]]
+    if len(corners) > 2:
+        cv2.fillPoly(canvas, [_fixed(points[corners])], HEAD, cv2.LINE_8, _FRACTION_BITS)
+    for start, end, colour in lines:
         if drawable[start] and drawable[end]:
             _line(canvas, points[start], points[end], colour)
-    for joint, colour in enumerate(dots):
+    for joint, colour in dots:
         if drawable[joint]:
             _dot(canvas, points[joint], colour)
     return canvas
@@ -150,12 +155,6 @@ def joint_sides(skeleton: Skeleton) -> list[str]:
 def _pure(hue: float) -> Colour:
     red, green, blue = (round(255 * part) for part in colorsys.hsv_to_rgb(hue / 360 % 1, 1.0, 1.0))
     return red, green, blue
-
-
-def _drawable(keypoints: NDArray[np.floating]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Return the positions (K, 2) of joints, and which of them are drawn (K,)."""
-    points = np.asarray(keypoints[:, :2], dtype=np.float64)
-    return points, present(keypoints) & (np.abs(np.nan_to_num(points)) < _FARTHEST).all(axis=1)
 
 
 def _dot(canvas: NDArray[np.uint8], centre: NDArray[np.float64], colour: Colour) -> None:
