@@ -9,26 +9,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from figura.base.errors import UserError
-from models.images import winograd
 from models.images.argument_types import Count, Positive
+from models.images.winograd import TiledConvolution
 
 FREQUENCIES = 32  # sines of the time embedding, and as many cosines; from 1 to 1000 radians per unit of time
 HEAD = 32  # channels of an attention head
 GROUPS = 8  # of the group norms
-
-
-class Convolution(nn.Conv2d):
-    """Zero-padded 3 x 3 convolution; stride 2 halves an even size."""
-
-    bias: nn.Parameter
-
-    def __init__(self, inputs: int, outputs: int, stride: int = 1) -> None:
-        super().__init__(inputs, outputs, 3, stride, padding=1)
-
-    def _conv_forward(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        if self.stride == (1, 1) and bias is not None:
-            return winograd.convolve(x, weight, bias)
-        return super()._conv_forward(x, weight, bias)
 
 
 class Residual(nn.Module):
@@ -37,7 +23,7 @@ class Residual(nn.Module):
     def __init__(self, channels: int, condition: int) -> None:
         super().__init__()
         self.norm, self.modulated = nn.GroupNorm(GROUPS, channels), nn.GroupNorm(GROUPS, channels, affine=False)
-        self.first, self.second = Convolution(channels, channels), Convolution(channels, channels)
+        self.first, self.second = TiledConvolution(channels, channels), TiledConvolution(channels, channels)
         self.modulation = nn.Linear(condition, 2 * channels)
         _zero(self.second)
 
@@ -52,7 +38,7 @@ class Down(nn.Module):
 
     def __init__(self, a: int, b: int, condition: int) -> None:
         super().__init__()
-        self.conv, self.residual = Convolution(a, b, stride=2), Residual(b, condition)
+        self.conv, self.residual = TiledConvolution(a, b, stride=2), Residual(b, condition)
 
     def forward(self, x: Tensor, condition: Tensor) -> Tensor:
         return self.residual(self.conv(x), condition)
@@ -160,15 +146,15 @@ class FlowUNet(nn.Module):
         self.time = nn.Sequential(nn.Linear(2 * FREQUENCIES, condition), nn.SiLU(), nn.Linear(condition, condition))
         self.pooled = nn.Linear(channels[-1], condition)
         levels = list(pairwise(channels))
-        self.appearance_stem = Convolution(4 * image_channels + 2, channels[0])
+        self.appearance_stem = TiledConvolution(4 * image_channels + 2, channels[0])
         self.appearance_downs = nn.ModuleList(Down(a, b, condition) for a, b in levels)
-        self.stem = Convolution(4 * (2 * image_channels + pose_channels) + 2, channels[0])
+        self.stem = TiledConvolution(4 * (2 * image_channels + pose_channels) + 2, channels[0])
         self.downs = nn.ModuleList(Down(a, b, condition) for a, b in levels)
         self.look_ups = nn.ModuleList(Attention(c) for c in channels[-attention:])
         self.middle = Residual(channels[-1], condition)
         self.ups = nn.ModuleList(Up(b, a, condition) for a, b in reversed(levels))
         self.further_look_ups = nn.ModuleList(Attention(c) for c in channels[-attention:-1][::-1])
-        self.norm, self.out = nn.GroupNorm(GROUPS, channels[0]), Convolution(channels[0], 4 * image_channels)
+        self.norm, self.out = nn.GroupNorm(GROUPS, channels[0]), TiledConvolution(channels[0], 4 * image_channels)
         _zero(self.out)
 
     def forward(self, point: Tensor, time: Tensor, pose: Tensor, appearance: Tensor) -> dict[str, Tensor]:

@@ -9,15 +9,8 @@ def at_least_float32(x: Tensor) -> Tensor:
     return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
-def example_means(values: Tensor, weights: Tensor | None = None) -> Tensor:
-    """Average each example, (N, ...) -> (N,); with weights, `sum of w v / sum of w`, or 0 if all its weights are 0.
-
-    Weights (N, ...) have as many dimensions as the values, each of the same size or 1.
-    """
-    if weights is not None:
-        expanded = weights.expand_as(values)
-        total = example_means(expanded)
-        return example_means(values * expanded) / torch.where(total == 0, 1, total)
+def example_means(values: Tensor) -> Tensor:
+    """Average each example, (N, ...) -> (N,)."""
     return values.mean(dim=tuple(range(1, values.ndim))) if values.ndim > 1 else values
 
 

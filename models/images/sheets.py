@@ -1,6 +1,5 @@
 """Sheets of images from a dump, for visual inspection."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar
 
@@ -31,11 +30,6 @@ def error_map(image: Array, target: Array) -> Pixels:
     return np.asarray(cv2.applyColorMap(levels, cv2.COLORMAP_INFERNO)[..., ::-1], dtype=np.uint8)
 
 
-def _sheet(rows: Dump, places: Sequence[int], columns: Sequence[str], path: Path) -> None:
-    cells = [[pixels_of(rows, p, c) for c in columns] for p in places]
-    write_png(path, side_by_side(cells, columns, labels=[row_label(rows, p) for p in places]))
-
-
 def row_label(rows: Dump, place: int, by: str | None = None) -> str:
     """Return the losses of a row, or only its column `by`, then its index, dataset, name and columns named `*id`.
 
@@ -62,7 +56,9 @@ class Sheet(Picture):
 
     def __call__(self, dump: Dump, path: Path) -> None:
         rows = rows_where(dump.mode(self.mode), self.mode, self.where)
-        _sheet(rows, evenly_spaced(len(rows), self.count), self.columns, path)
+        places = evenly_spaced(len(rows), self.count)
+        cells = [[pixels_of(rows, place, column) for column in self.columns] for place in places]
+        write_png(path, side_by_side(cells, self.columns, labels=[row_label(rows, place) for place in places]))
 
 
 class Extremes(Picture):

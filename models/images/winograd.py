@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 B = torch.tensor(
@@ -146,3 +146,17 @@ def convolve(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     It can then be differentiated only once.
     """
     return _Winograd.apply(x, weight, bias) if _pays(x, weight) else F.conv2d(x, weight, bias, padding=1)
+
+
+class TiledConvolution(nn.Conv2d):
+    """Zero-padded convolution with bias and an odd, square kernel; stride 2 halves an even size exactly."""
+
+    bias: nn.Parameter
+
+    def __init__(self, inputs: int, outputs: int, size: int = 3, stride: int = 1) -> None:
+        super().__init__(inputs, outputs, size, stride, padding=size // 2)
+
+    def _conv_forward(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        if bias is not None and self.kernel_size == (3, 3) and self.stride == (1, 1):
+            return convolve(x, weight, bias)
+        return super()._conv_forward(x, weight, bias)

@@ -10,18 +10,13 @@ from torch.nn.utils.parametrizations import spectral_norm
 
 from figura.base.errors import UserError
 from models.images.argument_types import Count
-from models.super_resolution.rrdb import Pixels
+from models.super_resolution.rrdb import SLOPE, Pixels, activated
 
 Normalisation = Literal["batch", "none"]
 
-SLOPE = 0.2  # of every leaky ReLU
 SMALLEST = 4  # side of the maps before the classifier's linear layers
 WIDEST = 8  # times `features`
 HIDDEN = 100  # units of the hidden linear layer
-
-
-def _activated(x: Tensor) -> Tensor:
-    return F.leaky_relu_(x, SLOPE)
 
 
 def _judged(judge: Callable[[Tensor], Tensor], pixels: Pixels, image: Tensor, fake: Tensor | None) -> dict[str, Tensor]:
@@ -87,16 +82,16 @@ class UNetDiscriminator(nn.Module):
         return _judged(self._judge, self.pixels, image, fake)
 
     def _judge(self, x: Tensor) -> Tensor:
-        x = _activated(self.first(x.contiguous(memory_format=torch.channels_last)))
+        x = activated(self.first(x.contiguous(memory_format=torch.channels_last)))
         skips = []
         for layer in self.downs:
             skips.append(x)
-            x = _activated(layer(x))
+            x = activated(layer(x))
         for layer in self.ups:
             large = F.interpolate(x, scale_factor=2.0, mode="bilinear", align_corners=False)
-            x = _activated(layer(large)) + skips.pop()
+            x = activated(layer(large)) + skips.pop()
         for layer in self.judging:
-            x = _activated(layer(x))
+            x = activated(layer(x))
         return self.last(x)
 
 
@@ -164,7 +159,7 @@ class VGGDiscriminator(nn.Module):
 
     def _judge(self, x: Tensor) -> Tensor:
         maps = self.layers(x.contiguous(memory_format=torch.channels_last))
-        return self.last(_activated(self.hidden(maps.flatten(1))))
+        return self.last(activated(self.hidden(maps.flatten(1))))
 
 
 def _layer(inputs: int, outputs: int, side: int, stride: int, norm: Normalisation) -> list[nn.Module]:

@@ -54,13 +54,8 @@ def activate(*parts: Tensor) -> Tensor:
     return _Activate.apply(*parts)
 
 
-class Convolution(nn.Conv2d):
-    """Zero-padded convolution with bias and an odd, square kernel; stride 2 halves an even size exactly."""
-
-    bias: nn.Parameter
-
-    def __init__(self, inputs: int, outputs: int, size: int, stride: int = 1) -> None:
-        super().__init__(inputs, outputs, size, stride, padding=size // 2)
+class Convolution(winograd.TiledConvolution):
+    """A convolution that may be initialised by its fan-in, and is a matrix product for maps of 1 x 1."""
 
     def initialise_fan_in(self, gain: float = 1.0) -> None:
         """Normal weights of variance gain² / fan_in, zero bias."""
@@ -72,8 +67,6 @@ class Convolution(nn.Conv2d):
         if x.shape[2:] == (1, 1):  # only the kernel's centre overlaps the map
             middle = weight.shape[-1] // 2
             return F.linear(x.flatten(1), weight[:, :, middle, middle], bias)[:, :, None, None]
-        if bias is not None and self.kernel_size == (3, 3) and self.stride == (1, 1):
-            return winograd.convolve(x, weight, bias)
         return super()._conv_forward(x, weight, bias)
 
 
