@@ -159,6 +159,9 @@ def test_bad_declarations_and_dumps(tmp_path: Path) -> None:
         score(dump_of(tmp_path / "one", image=pictures(1), target=pictures(1)), BOOTSTRAP)
     with pytest.raises(UserError, match=r"image/0\.npy: 192 of 192 values are NaN or infinite"):
         score(dump_of(tmp_path / "nan", image=pictures(2) * float("nan"), target=pictures(2)), BOOTSTRAP)
+    score = KernelDistance(mode="m", image="image", target="target", extractor="random")
+    with pytest.raises(UserError, match=r"2 different images and 2 different targets, there are 2 and 1"):
+        score(dump_of(tmp_path / "same", image=pictures(2), target=pictures(1), repeat=2), BOOTSTRAP)
 
 
 # --- the kernel distance ---
@@ -237,9 +240,3 @@ def test_vgg_with_weights_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     found = score(dump_of(tmp_path, image=images, target=targets), BOOTSTRAP)
     assert found["value"] == pytest.approx(by_loops(*deep), rel=1e-4)
     assert asked == ["some/file"]
-
-
-def test_bad_declarations_and_dumps_of_the_kernel_distance(tmp_path: Path) -> None:
-    score = KernelDistance(mode="m", image="image", target="target", extractor="random")
-    with pytest.raises(UserError, match=r"2 different images and 2 different targets, there are 2 and 1"):
-        score(dump_of(tmp_path / "one", image=pictures(2), target=pictures(1), repeat=2), BOOTSTRAP)

@@ -1,9 +1,7 @@
 """Perceptual loss and distance against VGG in NumPy and PyTorch, and where the weights come from."""
 
 import hashlib
-import os
 import threading
-from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -132,14 +130,10 @@ def test_gradient_agrees_with_finite_differences(network):
     assert ((ahead - behind) / (2 * step)).item() == pytest.approx((gradient * direction).sum().item(), rel=1e-4)
 
 
-def test_weights_of_vgg_are_neither_trained_nor_saved(network):
+def test_weights_are_neither_trained_nor_saved_nor_loaded_before_they_are_needed(network):
     loss = loss_with(network, image=1.0, relu5_2=1.0)
-    assert list(loss.parameters()) == []
-    assert loss.state_dict() == {}
+    assert (list(loss.parameters()), loss.state_dict()) == ([], {})
     assert not any(weight.requires_grad for weight in network.weights.values())
-
-
-def test_nothing_is_loaded_before_it_is_needed():
     loss = Perceptual(source="/nowhere/vgg19.safetensors", layers={"image": 1.0, "relu5_2": 0.0})
     image, target = (torch.from_numpy(x) for x in pictures(size=16))
     assert torch.allclose(loss(image=image, target=target), (image - target).abs().mean(dim=(1, 2, 3)))
@@ -164,18 +158,12 @@ def checksum(path):
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def test_local_file(network, weights_file):
+def test_files_of_weights(network, weights_file, tmp_path):
     loaded = vgg.load(str(weights_file), sha256=checksum(weights_file)).weights
     assert loaded.keys() == network.weights.keys()
     assert all(torch.equal(loaded[name], network.weights[name]) for name in loaded)
-
-
-def test_wrong_checksum(weights_file):
     with pytest.raises(UserError, match=f"SHA-256 {checksum(weights_file)}, expected {'0' * 64}"):
         vgg.load(str(weights_file), sha256="0" * 64)
-
-
-def test_broken_files(network, tmp_path):
     path = tmp_path / "x.safetensors"
     with pytest.raises(UserError, match=r"no file .*x\.safetensors; give `source`"):
         vgg.load(str(path))
@@ -183,78 +171,70 @@ def test_broken_files(network, tmp_path):
     with pytest.raises(UserError, match="no safetensors file"):
         vgg.load(str(path))
     first = {name: w for name, w in network.weights.items() if name.startswith("features.0.")}
-    save_file(first, path)
-    with pytest.raises(UserError, match=r"no tensor 'features\.2\.weight'"):
-        vgg.load(str(path))
-    save_file({**first, "features.2.weight": torch.zeros(64, 3, 3, 3)}, path)
-    with pytest.raises(UserError, match=r"features\.2\.weight has shape \(64, 3, 3, 3\), expected \(64, 64, 3, 3\)"):
-        vgg.load(str(path))
+    for more, message in (
+        ({}, r"no tensor 'features\.2\.weight'"),
+        (
+            {"features.2.weight": torch.zeros(64, 3, 3, 3)},
+            r"features\.2\.weight has shape \(64, 3, 3, 3\), expected \(64,",
+        ),
+    ):
+        save_file(first | more, path)
+        with pytest.raises(UserError, match=message):
+            vgg.load(str(path))
 
 
 class Hub(BaseHTTPRequestHandler):
-    """As much of the hub as fetching one large file takes."""
+    """As much of the hub as fetching one large file takes; `stated` is the checksum that it states."""
 
-    def __init__(self, path, stated, *args):
-        self.file, self.stated = path, stated
-        super().__init__(*args)
+    file: Path
+    stated: str
 
-    def answer(self):
+    def do_HEAD(self):
         if self.path != "/timm/vgg19.tv_in1k/resolve/main/model.safetensors":
             self.send_error(404)
-            return False
+            return
         self.send_response(200)
         self.send_header("ETag", f'"{self.stated}"')
         self.send_header("X-Repo-Commit", "a" * 40)
         self.send_header("Content-Length", str(self.file.stat().st_size))
         self.end_headers()
-        return True
-
-    def do_HEAD(self):
-        self.answer()
+        if self.command == "GET":
+            self.wfile.write(self.file.read_bytes())
 
     def do_GET(self):
-        if self.answer():
-            self.wfile.write(self.file.read_bytes())
+        self.do_HEAD()
 
     def log_message(self, *args):
         pass
 
 
-@pytest.fixture
-def hub(tmp_path, monkeypatch, weights_file):
-    """Serve `weights_file` as the hub's; a call says which checksum the hub states."""
-    servers = []
-    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
+def test_hub(network, weights_file, tmp_path, monkeypatch):
+    """A file that it has, one that is not what it states, and none."""
+    monkeypatch.setattr(Hub, "file", weights_file, raising=False)
+    with ThreadingHTTPServer(("127.0.0.1", 0), Hub) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        endpoint = f"http://127.0.0.1:{server.server_port}"
 
-    def serve(stated):
-        servers.append(ThreadingHTTPServer(("127.0.0.1", 0), partial(Hub, weights_file, stated)))
-        threading.Thread(target=servers[-1].serve_forever, daemon=True).start()
-        monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{servers[-1].server_port}")
+        def state(checksum, path=""):
+            """Let the hub state a checksum, and nothing be fetched before."""
+            monkeypatch.setattr(
+                huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / f"cache{checksum[0]}{path[1:]}")
+            )
+            monkeypatch.setattr(Hub, "stated", checksum, raising=False)
+            monkeypatch.setenv("HF_ENDPOINT", endpoint + path)
 
-    yield serve
-    for server in servers:
+        state(checksum(weights_file))
+        loaded = vgg.load("hub", sha256=checksum(weights_file)).weights
+        assert torch.equal(loaded["features.30.weight"], network.weights["features.30.weight"])
+        state("1" * 64)
+        with pytest.raises(UserError, match=f"expected {'1' * 64}"):
+            vgg.load("hub")
+        state("1" * 64, "/elsewhere")
+        with pytest.raises(
+            UserError, match=rf"not be fetched from {endpoint}/elsewhere [\s\S]* give `source` the path"
+        ):
+            vgg.load("hub")
         server.shutdown()
-        server.server_close()
-
-
-def test_hub(hub, network, weights_file):
-    hub(checksum(weights_file))
-    loaded = vgg.load("hub", sha256=checksum(weights_file)).weights
-    assert torch.equal(loaded["features.30.weight"], network.weights["features.30.weight"])
-
-
-def test_a_file_that_is_not_what_the_hub_states(hub):
-    hub("1" * 64)
-    with pytest.raises(UserError, match=f"expected {'1' * 64}"):
-        vgg.load("hub")
-
-
-def test_a_hub_without_the_file(hub, monkeypatch):
-    hub("1" * 64)
-    endpoint = os.environ["HF_ENDPOINT"] + "/elsewhere"
-    monkeypatch.setenv("HF_ENDPOINT", endpoint)
-    with pytest.raises(UserError, match=rf"could not be fetched from {endpoint} [\s\S]* give `source` the path"):
-        vgg.load("hub")
 
 
 # --- the perceptual distance, a score ---

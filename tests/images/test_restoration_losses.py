@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from models.images.artefact_losses import LocalDiscrimination
-from models.images.colour_losses import Oklab, oklab
+from models.images.restoration_losses import LocalDiscrimination, Oklab, oklab
 
 RANDOM = np.random.default_rng(4)
 

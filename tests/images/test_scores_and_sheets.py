@@ -16,7 +16,19 @@ from torch import Tensor
 from figura.base.errors import UserError
 from figura.dump import Dump, write_value
 from figura.report.interfaces import Bootstrap, NotApplicableError
-from models.images.scores import Fidelity, MeanLosses, decibels, l1, luma, masked, ms_ssim, psnr, scales_of, ssim
+from models.images.scores import (
+    Diversity,
+    Fidelity,
+    MeanLosses,
+    decibels,
+    l1,
+    luma,
+    masked,
+    ms_ssim,
+    psnr,
+    scales_of,
+    ssim,
+)
 from models.images.sheets import Draws, Extremes, Sheet, error_map, row_label
 
 
@@ -28,21 +40,15 @@ def pair(size: int = 64) -> tuple[Tensor, Tensor]:
     return (target + 0.2 * torch.randn(target.shape, generator=random, dtype=torch.float64)).clamp(-1, 1), target
 
 
-def test_l1_and_psnr_by_hand() -> None:
+def test_l1_and_psnr_by_hand_and_over_a_mask() -> None:
     image, target = pair()
-    a, b = image.numpy(), target.numpy()
-    np.testing.assert_allclose(l1(image, target), np.abs(a - b).mean((1, 2, 3)), atol=1e-12)
-    np.testing.assert_allclose(
-        psnr(image, target), 20 * np.log10(2 / np.sqrt(((a - b) ** 2).mean((1, 2, 3)))), atol=1e-9
-    )
-
-
-def test_masked_figures_count_the_mask_alone() -> None:
-    image, target = pair()
+    differences = np.abs(image.numpy() - target.numpy())
+    squares = (differences**2).mean((1, 2, 3))
+    np.testing.assert_allclose(l1(image, target), differences.mean((1, 2, 3)), atol=1e-12)
+    np.testing.assert_allclose(psnr(image, target), 20 * np.log10(2 / np.sqrt(squares)), atol=1e-9)
     mask = torch.zeros(3, 1, 64, 64, dtype=torch.float64)
     mask[:, :, 10:20, 5:50] = 1
     mask[:, :, 20] = 0.5
-    differences = np.abs(image.numpy() - target.numpy())
     weights = mask.numpy()[:, 0]
     for power, found in ((1, masked((image - target).abs(), mask)), (2, masked((image - target).square(), mask))):
         expected = ((differences**power).mean(1) * weights).sum((1, 2)) / weights.sum((1, 2))
@@ -61,14 +67,10 @@ def test_ssim_is_that_of_scikit_image() -> None:
     np.testing.assert_allclose(ssim(image, target), expected, atol=1e-6)
 
 
-@pytest.mark.parametrize(("size", "scales"), [(16, 1), (21, 1), (22, 2), (175, 4), (176, 5)])
-def test_ms_ssim_uses_the_scales_that_hold_the_window(size: int, scales: int) -> None:
-    assert scales_of(size) == scales
-
-
 @pytest.mark.parametrize("size", [(33, 47), (46, 177)])
 def test_ms_ssim_is_that_of_its_paper(size: tuple[int, int]) -> None:
     """Wang et al. 2003, equation 7, from scikit-image's maps: windows inside at every scale."""
+    assert [scales_of(side) for side in (16, 21, 22, 175, 176)] == [1, 1, 2, 4, 5]
     images = [whole[..., : size[0], : size[1]] for whole in pair(max(size))]
     exponents = np.array([0.0448, 0.2856, 0.3001, 0.2363, 0.1333])[: scales_of(min(size))]
     exponents /= exponents.sum()
@@ -145,16 +147,12 @@ def test_fidelity_as_super_resolution_papers_have_it(tmp_path: Path) -> None:
     assert cropped["psnr"]["value"] == pytest.approx(expected, rel=1e-5)  # type: ignore[index]
 
 
-def test_fidelity_of_images_of_several_sizes(tmp_path: Path) -> None:
-    sizes = (24, 24, 32, 24)
-    pairs = [[x[:1].float() for x in pair(size)] for size in sizes]
-    dump = dump_of(tmp_path, image=[image[0] for image, _ in pairs], target=[target[0] for _, target in pairs])
+def test_fidelity_of_images_of_several_sizes_and_of_none(tmp_path: Path) -> None:
+    pairs = [[x[:1].float() for x in pair(size)] for size in (24, 24, 32, 24)]
+    dump = dump_of(tmp_path / "s", image=[image[0] for image, _ in pairs], target=[target[0] for _, target in pairs])
     found = Fidelity(mode="m", image="image", target="target")(dump, Bootstrap(20, 0.9, 0))
     assert found["images"] == 4
     assert found["psnr"]["value"] == pytest.approx(np.mean([psnr(a, b).item() for a, b in pairs]), rel=1e-6)  # type: ignore[index]
-
-
-def test_fidelity_refuses_what_it_cannot_judge(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="either image or average"):
         Fidelity(mode="m", target="target")
     image, target = (x.float() for x in pair(24))
@@ -202,6 +200,25 @@ def test_mean_losses_of_a_mode(tmp_path: Path) -> None:
         MeanLosses("m")(Dump(sealed(tmp_path)), Bootstrap(50, 0.9, 0))
 
 
+def test_diversity_of_draws_by_hand(tmp_path):
+    """Draws of 0, 0.3 and 0.9 differ by 0.3, 0.9 and 0.6, on average 0.6; from 0.5 by 0.5, 0.2 and 0.4."""
+    image = torch.tensor([0.0, 0.3, 0.9, 0.1, 0.1, 0.1]).reshape(6, 1, 1, 1).repeat(1, 3, 2, 2)
+    target = torch.full((2, 3, 2, 2), 0.5)
+    image[..., 1] += 5 * torch.arange(6)[:, None, None]  # where the mask is 0
+    mask = torch.tensor([1.0, 0.0]).expand(2, 1, 2, 2)
+    dump = dump_of(tmp_path / "draws", repeat=3, image=image, target=target, mask=mask, columns={"who": [1] * 6})
+    score = Diversity(mode="m", image="image", target="target", mask="mask", groups="who")
+    found = score(dump, Bootstrap(20, 0.9, seed=0))
+    assert found["examples"] == 2
+    assert found["draws"]["value"] == pytest.approx((0.6 + 0) / 2)
+    assert found["to_target"]["value"] == pytest.approx((1.1 / 3 + 0.4) / 2)
+    whole = Diversity(mode="m", image="image", target="target")(dump, Bootstrap(20, 0.9, seed=0))
+    assert whole["draws"]["value"] > 3
+    single = dump_of(tmp_path / "single", image=target, target=target)
+    with pytest.raises(NotApplicableError, match="draws every example once"):
+        Diversity(mode="m", image="image", target="target")(single, Bootstrap(20, 0.9, seed=0))
+
+
 # --- sheets: which examples they show, and what their rows say ---
 
 SIDE = 400  # labels need one line
@@ -243,11 +260,8 @@ def test_a_row_says_which_example_it_shows(four):
 def test_extremes(four, tmp_path, largest, places):
     Extremes("m", "loss.l1", ["image"], 3, largest)(four, tmp_path / "sheet.png")
     assert levels(tmp_path / "sheet.png") == pytest.approx([LEVELS[place] for place in places], abs=0.01)
-
-
-def test_no_extremes_of_a_loss_that_was_not_computed(four, tmp_path):
     with pytest.raises(NotApplicableError, match=r"no 'loss\.l2' but loss\.l1: losses of weight 0 are not"):
-        Extremes("m", "loss.l2", ["image"], 3, largest=True)(four, tmp_path / "sheet.png")
+        Extremes("m", "loss.l2", ["image"], 3, largest)(four, tmp_path / "other.png")
 
 
 def test_an_error_map_is_beside_the_extremes(four, tmp_path):

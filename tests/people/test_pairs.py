@@ -118,10 +118,7 @@ def test_rows_tell_of_examples_without_their_pictures(folder):
     assert rows[1] == {
         "annotation_id": 2, "person_id": 50, "file": "train/2.png", "joints": 1, "height": 48.0, "other_views": 2
     }  # fmt: skip
-    assert [(row["annotation_id"], row["file"], row["height"], row["other_views"]) for row in rows] == [
-        (1, "train/1.png", 40.0, 2), (2, "train/2.png", 48.0, 2), (3, "train/3.png", 60.0, 2),
-        (5, "train/3.png", 30.0, 0), (6, "train/1.png", 40.0, 0),
-    ]  # fmt: skip
+    assert [(row["annotation_id"], row["other_views"]) for row in rows] == [(1, 2), (2, 2), (3, 2), (5, 0), (6, 0)]
 
 
 def test_crop_is_the_mean_over_pixels(folder):
@@ -184,18 +181,11 @@ def test_other_view_is_uniform_over_the_others(folder):
         assert set(drawn) == set(others)
         for count in drawn.values():
             assert abs(count - 60 / len(others)) < 20  # 5 standard deviations
+    assert [example["has_other_view"] for example in dataset] == [1, 1, 1, 0, 0]
+    assert not any(example["has_other_view"] for example in pairs(folder, appearance="self"))
     example = draw(dataset, 0, seed=1)
     twin = draw(pairs(folder, appearance="self"), example["appearance_id"] - 1)
     np.testing.assert_array_equal(example["appearance"], twin["target"])
-
-
-def test_examples_know_whether_they_have_another_view(folder):
-    for appearance, expected in (("other_view", [1, 1, 1, 0, 0]), ("self", [0] * 5)):
-        rows = list(pairs(folder, appearance=appearance))
-        assert [row["has_other_view"] for row in rows] == expected
-        assert [row["appearance_id"] != row["annotation_id"] for row in rows] == [bool(one) for one in expected]
-        for row in rows:
-            assert row["has_other_view"] or np.array_equal(row["appearance"], row["target"])
 
 
 def test_a_list_of_pairs(folder):
@@ -203,12 +193,8 @@ def test_a_list_of_pairs(folder):
     dataset = pairs(folder, appearance="pairs", foreign=True)  # 8 is too small
     rows = [draw(dataset, index) for index in range(len(dataset))]
     assert [(row["appearance_id"], row["annotation_id"]) for row in rows] == [(3, 1), (1, 3), (5, 5), (3, 1)]
-    assert [row["index"] for row in rows] == [0, 1, 2, 3]
-    assert [(dataset.row(index)["appearance_id"], dataset.row(index)["annotation_id"]) for index in (0, 1)] == [
-        (3, 1), (1, 3),
-    ]  # fmt: skip
+    assert dataset.row(1).items() > {"appearance_id": 1, "annotation_id": 3}.items()
     assert [row["has_other_view"] for row in rows] == [1, 1, 0, 1]
-    assert [row["person_id"] for row in rows] == [50, 50, 60, 50]
     twins = pairs(folder, appearance="self")
     np.testing.assert_array_equal(rows[0]["appearance"], draw(twins, 2)["target"])
     np.testing.assert_array_equal(rows[0]["target"], draw(twins, 0)["target"])
@@ -285,18 +271,13 @@ def test_facts(dogs, folder):
     assert PersonPairs.facts(arguments | {"skeleton": COCO_PERSON.settings()})["skeleton"] == COCO_PERSON.settings()
 
 
-def test_a_skeleton_that_no_category_has(dogs):
+def test_one_category_has_the_skeleton(dogs):
     (dogs / "facts.json").write_text(json.dumps({"people": "cat", "skeleton": DOG}))
     with pytest.raises(UserError, match="categories: found ball, dog; one 'cat' with the 5 joints head, left_paw"):
         pairs(dogs)
-
-
-def test_a_skeleton_that_two_categories_have(dogs):
-    categories = [
-        {"id": number, "name": name, "keypoints": DOG["keypoints"]} for number, name in ((7, "dog"), (9, "cat"))
-    ]
+    both = [{"id": number, "name": name, "keypoints": DOG["keypoints"]} for number, name in ((7, "dog"), (9, "cat"))]
     with pytest.raises(UserError, match=r"categories: 2 have the 5 joints head, left_paw.*: cat, dog; leave one"):
-        people_category(dogs / "train.json", categories, skeleton_from(DOG))
+        people_category(dogs / "train.json", both, skeleton_from(DOG))
 
 
 def test_foreign_is_another_person(folder):
@@ -334,30 +315,20 @@ TOO_HIGH = (
 )
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        (
-            {"split": "test"},
-            r"test\.json: no such file; .*people has the splits train; bring 'test' to `datasets.people` in ",
-        ),
-        ({"min_height": 100}, TOO_HIGH),
-    ],
-)
-def test_bad_settings(folder, changes, message):
-    with pytest.raises(UserError, match=message):
-        pairs(folder, **changes)
-
-
-def test_a_split_without_annotations(tmp_path):
+def test_splits_without_examples(folder, tmp_path):
+    with pytest.raises(
+        UserError, match=r"test\.json: no such file; .*people has the splits train; bring 'test' to `dat"
+    ):
+        pairs(folder, split="test")
+    with pytest.raises(UserError, match=TOO_HIGH):
+        pairs(folder, min_height=100)
     with pytest.raises(UserError, match=r"train\.json: it has no annotated persons"):
-        pairs(write(tmp_path / "people", [], [noise(1)]))
-
-
-def test_foreign_needs_two_persons(tmp_path):
-    folder = write(tmp_path / "people", [person(1, 1, (0, 0, 20, 40))], [noise(1)])
+        pairs(write(tmp_path / "none", [], [noise(1)]))
     with pytest.raises(UserError, match="all usable annotations show one person"):
-        pairs(folder, foreign=True)
+        pairs(write(tmp_path / "one", [person(1, 1, (0, 0, 20, 40))], [noise(1)]), foreign=True)
+    annotations = [person(2, 1, (0, 0, 20, 40)), person(1, 1, (0, 0, 20, 40))]
+    with pytest.raises(UserError, match="not in the order of their ids"):
+        pairs(write(tmp_path / "unsorted", annotations, [noise(1)]))
 
 
 def test_damaged_images(folder):
@@ -371,12 +342,6 @@ def test_damaged_images(folder):
     image.unlink()
     with pytest.raises(UserError, match=r"1\.png: no such file"):
         draw(dataset, 0)
-
-
-def test_unsorted_records(tmp_path):
-    annotations = [person(2, 1, (0, 0, 20, 40)), person(1, 1, (0, 0, 20, 40))]
-    with pytest.raises(UserError, match="not in the order of their ids"):
-        pairs(write(tmp_path / "people", annotations, [noise(1)]))
 
 
 # --- drawings ---

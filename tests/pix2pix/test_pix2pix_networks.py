@@ -6,6 +6,7 @@ import torch.nn.functional as F
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 from figura.base.errors import UserError
+from models.images.pixel_losses import L2, Laplacian, Sobel
 from models.pix2pix.convolutions import convolve, convolve_transposed
 from models.pix2pix.discriminator import PatchDiscriminator
 from models.pix2pix.generator import UNetGenerator
@@ -257,20 +258,6 @@ TRACES = {
 }
 
 
-def filtered(image, rows):
-    return F.conv2d(image.mean(1, keepdim=True), torch.tensor([[rows]], dtype=image.dtype), padding=1)
-
-
-def sobel(image):
-    horizontal = filtered(image, [[1, 0, -1], [2, 0, -2], [1, 0, -1]])
-    vertical = filtered(image, [[1, 2, 1], [0, 0, 0], [-1, -2, -1]])
-    return (horizontal.square() + vertical.square() + 1e-6).sqrt()
-
-
-def laplacian(image):
-    return filtered(image, [[0, 1, 0], [1, -4, 1], [0, 1, 0]])
-
-
 @pytest.mark.parametrize("spec", TRACES)
 def test_three_steps_of_training_follow_the_reference(spec):
     generator = fill(UNetGenerator(image_size=64, features=8, n_downs=4).double(), 0.1)
@@ -290,8 +277,8 @@ def test_three_steps_of_training_follow_the_reference(spec):
         adams[0].step()
         painted = [adversarial(fake, True), 100 * (fake - y).abs().mean()]
         if spec == "extended":
-            painted.append(10 * (fake - y).square().mean())
-            painted += [w * (f(fake) - f(y)).abs().mean() for w, f in ((3, sobel), (1, laplacian))]
+            more = ((10, L2()), (3, Sobel()), (1, Laplacian()))
+            painted += [weight * loss(image=fake, target=y).mean() for weight, loss in more]
         adams[1].zero_grad()
         sum(painted).backward()
         adams[1].step()
@@ -310,26 +297,24 @@ def test_pictures_that_cannot_be_judged():
     assert network(image[..., :24, :24], image[..., :24, :24])["logits"].shape == (1, 1, 1, 1)
 
 
-def test_pictures_are_judged_alone():
+@pytest.mark.parametrize("channels", [0, 3])
+def test_a_fake_in_the_same_pass_is_judged_the_same(channels):
     """Without channels of x, the layers see y alone; nothing is read of an x."""
-    judge = PatchDiscriminator(in_channels=0, features=8, n_layers=3).double()
-    y, fake = torch.rand(2, 2, 3, 32, 32, dtype=torch.float64).unbind()
-    both = judge(y=y, fake=fake)
-    assert torch.equal(both["logits"], judge.layers(torch.cat([y, fake]))[:2])
-    torch.testing.assert_close(both["fake_logits"], judge(y=fake)["logits"], rtol=0, atol=1e-12)
+    judge = PatchDiscriminator(in_channels=channels, features=8, n_layers=3).double()
+    y, fake, x = torch.rand(3, 2, 3, 32, 32, dtype=torch.float64).unbind()
+    given = {"x": x} if channels else {}
+    both = judge(y=y, fake=fake, **given)
+    torch.testing.assert_close(both["logits"], judge(y=y, **given)["logits"], rtol=0, atol=1e-12)
+    torch.testing.assert_close(both["fake_logits"], judge(y=fake, **given)["logits"], rtol=0, atol=1e-12)
+    with pytest.raises(UserError, match="found fake"):
+        judge(y=y, fake=fake[:1], **given)
+
+
+def test_images_of_a_judge_without_x():
+    judge, y = PatchDiscriminator(in_channels=0, features=8, n_layers=3), torch.zeros(2, 3, 32, 32)
     with pytest.raises(UserError, match=r"found x \(2, 3, 32, 32\) and y .*; needed are 0 channels"):
         judge(x=y, y=y)
     with pytest.raises(UserError, match=r"found x \(2, 0, 32, 32\) and y .*; needed are 3 channels"):
         PatchDiscriminator()(y=y)
     with pytest.raises(UserError, match="y is missing"):
         judge()
-
-
-def test_a_fake_judged_in_the_same_pass_is_judged_the_same():
-    judge = PatchDiscriminator(features=8, n_layers=3).double()
-    x, y, fake = torch.rand(3, 2, 3, 32, 32, dtype=torch.float64).unbind()
-    both = judge(x, y, fake)
-    torch.testing.assert_close(both["logits"], judge(x, y)["logits"], rtol=0, atol=1e-12)
-    torch.testing.assert_close(both["fake_logits"], judge(x, fake)["logits"], rtol=0, atol=1e-12)
-    with pytest.raises(UserError, match="found fake"):
-        judge(x, y, fake[:1])

@@ -9,6 +9,7 @@ from scipy.ndimage import gaussian_filter
 from scipy.special import j1
 
 from models.images import photometry
+from models.super_resolution import degradations
 from models.super_resolution.degradation_settings import Degradation, Sharpening
 from models.super_resolution.degradations import blur_kernel, degraded, sharpened, sinc_kernel, with_shot_noise
 from models.super_resolution.resampling import resample
@@ -142,22 +143,31 @@ def test_shot_noise_has_poissons_variance():
     assert noisy.var() == pytest.approx(255 * 100 / 500 + 1 / 12, rel=0.03)  # and rounding
 
 
-def test_the_order(monkeypatch):
-    """Blur, reduction, shot noise, Gaussian noise, compression, each with what is between its limits."""
-    image, calls = noise(16, 16), []
+@pytest.fixture
+def calls(monkeypatch):
+    """What a degradation calls, in order: the name, the images before and after, and the other arguments."""
+    found = []
 
-    def watched(name, function):
-        def call(*arguments, **named):
-            calls.append((name, arguments[0].shape, arguments[1:]))
-            return function(*arguments, **named)
+    def watch(module, name):
+        function = getattr(module, name)
 
-        return call
+        def call(image, *arguments):
+            result = function(image, *arguments)
+            found.append((name, image, result, arguments))
+            return result
+
+        monkeypatch.setattr(module, name, call)
 
     for name in ("blurred", "noisy", "compressed"):
-        monkeypatch.setattr(photometry, name, watched(name, getattr(photometry, name)))
-    module = "models.super_resolution.degradations"
-    monkeypatch.setattr(f"{module}.resample", watched("resample", resample))
-    monkeypatch.setattr(f"{module}.with_shot_noise", watched("shot", with_shot_noise))
+        watch(photometry, name)
+    for name in ("resample", "with_shot_noise"):
+        watch(degradations, name)
+    return found
+
+
+def test_the_order(calls):
+    """Blur, reduction, shot noise, Gaussian noise, compression, each with what is between its limits."""
+    image = noise(16, 16)
     everything = settings(
         kernels={"area": 1.0, "bicubic": 0.0}, blur={"chance": 1.0, "sigma": (0.5, 1.0), "anisotropic": 1.0},
         shot_noise={"chance": 1.0, "photons": (100.0, 200.0)}, gaussian_noise={"chance": 1.0, "std": (0.01, 0.02)},
@@ -165,32 +175,20 @@ def test_the_order(monkeypatch):
     )  # fmt: skip
     found = degraded(image, everything, 4, np.random.default_rng(3))
     assert found.shape == (4, 4, 3)
-    assert [name for name, _, _ in calls] == ["blurred", "resample", "shot", "noisy", "compressed"]
-    assert [shape[0] for _, shape, _ in calls] == [16, 16, 4, 4, 4]
-    arguments = [rest for _, _, rest in calls]
-    assert arguments[1][1] == "area"
-    assert 100 <= arguments[2][1] <= 200
-    assert 0.01 <= arguments[3][1] <= 0.02
-    assert arguments[4][0] == "jpeg"
-    assert 50 <= arguments[4][1] <= 60
+    names = [name for name, *_ in calls]
+    assert names == ["blurred", "resample", "with_shot_noise", "noisy", "compressed"]
+    assert [before.shape[0] for _, before, _, _ in calls] == [16, 16, 4, 4, 4]
+    _, (_, kernel), (_, photons), (_, std), (codec, quality) = (arguments for *_, arguments in calls)
+    assert (kernel, codec) == ("area", "jpeg")
+    assert 100 <= photons <= 200
+    assert 0.01 <= std <= 0.02
+    assert 50 <= quality <= 60
     assert (degraded(image, everything, 4, np.random.default_rng(3)) == found).all()
 
 
-def test_second_order(monkeypatch):
+def test_second_order(calls):
     """Two rounds, of which the second sizes by the small image; the final filter before or after the compression."""
-    image, calls = noise(32, 32), []
-
-    def watched(name, function):
-        def call(*arguments, **named):
-            result = function(*arguments, **named)
-            calls.append((name, result.shape[0], arguments[1].shape if name == "blurred" else None))
-            return result
-
-        return call
-
-    for name in ("blurred", "noisy", "compressed"):
-        monkeypatch.setattr(photometry, name, watched(name, getattr(photometry, name)))
-    monkeypatch.setattr("models.super_resolution.degradations.resample", watched("resample", resample))
+    image = noise(32, 32)
     blur = {"chance": 1.0, "sigma": (0.5, 1.0), "shapes": {"gaussian": 0.5, "generalised": 0.25, "plateau": 0.25}}
     jpeg = {"chance": 1.0, "type": "jpeg", "quality": (50, 60)}
 
@@ -210,15 +208,14 @@ def test_second_order(monkeypatch):
         calls.clear()
         found = degraded(image, second, 4, np.random.default_rng(seed))
         assert found.shape == (8, 8, 3)
-        names = [name for name, _, _ in calls]
+        names, sizes = [name for name, *_ in calls], [after.shape[0] for _, _, after, _ in calls]
         first = ["blurred", "resample", "noisy", "compressed", "blurred", "resample", "resample"]
         assert names[:7] == first
         orders.add(tuple(names[7:]))
-        sizes = [size for _, size, _ in calls]
         assert 16 <= sizes[1] < 32
         assert 8 <= sizes[5] <= 12
         assert sizes[6] == 8
-        assert calls[4][2] == (21, 21)  # the sinc filter in place of the blur
+        assert calls[4][3][0].shape == (21, 21)  # the sinc filter in place of the blur
         assert (degraded(image, second, 4, np.random.default_rng(seed)) == found).all()
     assert orders == {("blurred", "compressed"), ("compressed", "blurred")}
 

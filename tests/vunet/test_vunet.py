@@ -161,13 +161,9 @@ def test_parameter_counts(nf_start, size, parts, total):
     assert count(network) == total
     if size in (64, 256) and nf_start == 64:
         assert len(list(network.parameters())) == {256: 238, 64: 194}[size]
-
-
-@pytest.mark.parametrize(("size", "total"), [(256, 19_510_860), (64, 15_302_220)])
-def test_parameter_counts_normalised(size, total):
-    with torch.device("meta"):
-        network = VUNet(image_size=size, nf_start=64, nf_max=128, convolution="normalised")
-    assert sum(parameter.numel() for parameter in network.parameters()) == total
+        with torch.device("meta"):
+            network = VUNet(image_size=size, nf_start=64, nf_max=128, convolution="normalised")
+        assert count(network) == {256: 19_510_860, 64: 15_302_220}[size]
 
 
 @pytest.mark.parametrize(
@@ -305,41 +301,23 @@ def gaussian_kl(q, p):
     return 0.5 * (np.log(variance_p / variance_q) + (variance_q + (q - p) ** 2) / variance_p - 1)
 
 
-def test_sums_all_levels_and_channels_in_nats():
+def test_the_divergence_sums_all_levels_and_channels_in_nats():
     q, p = latents(0), latents(1)
     expected = [sum(gaussian_kl(q[name][n], p[name][n]).sum() for name in q) for n in range(3)]
-    found = LatentKL()(posterior=tensors(q), prior=tensors(p))
-    assert found.shape == (3,)
-    assert np.allclose(found, expected, rtol=0, atol=1e-6)
-
-
-def test_per_element_divides_by_the_images_elements():
-    q, p = tensors(latents(0)), tensors(latents(1))
-    image = torch.zeros(3, 3, 16, 16)
+    q, p = ({name: tensor.requires_grad_() for name, tensor in tensors(side).items()} for side in (q, p))
     nats = LatentKL()(posterior=q, prior=p)
-    found = LatentKL(unit="nats_per_element")(posterior=q, prior=p, image=image)
-    assert torch.allclose(found * (3 * 16 * 16), nats)
-    with pytest.raises(ValueError, match="image"):
-        LatentKL(unit="nats_per_element")(posterior=q, prior=p)
-
-
-def test_gradient_reaches_both_sides():
-    q, p = tensors(latents(0)), tensors(latents(1))
-    for side in (q, p):
-        for tensor in side.values():
-            tensor.requires_grad_()
-    LatentKL()(posterior=q, prior=p).sum().backward()
-    for name in q:
+    np.testing.assert_allclose(nats.detach(), expected, rtol=0, atol=1e-6)
+    nats.sum().backward()
+    for name in q:  # the gradient reaches both sides
         assert torch.allclose(q[name].grad, (q[name] - p[name]).detach())
         assert torch.allclose(p[name].grad, -q[name].grad)
-
-
-def test_half_precision_is_summed_in_float32():
-    q = {"a": torch.full((1, 4096, 1, 1), 1.0, dtype=torch.bfloat16)}
-    p = {"a": torch.zeros(1, 4096, 1, 1, dtype=torch.bfloat16)}
-    found = LatentKL()(posterior=q, prior=p)
-    assert found.dtype == torch.float32
-    assert found.item() == 2048
+    each = LatentKL(unit="nats_per_element")(posterior=q, prior=p, image=torch.zeros(3, 3, 16, 16))
+    assert torch.allclose(each * (3 * 16 * 16), nats)
+    with pytest.raises(ValueError, match="image"):
+        LatentKL(unit="nats_per_element")(posterior=q, prior=p)
+    half = torch.ones(1, 4096, 1, 1, dtype=torch.bfloat16)
+    found = LatentKL()(posterior={"a": half}, prior={"a": 0 * half})
+    assert (found.dtype, found.item()) == (torch.float32, 2048)  # summed in float32
 
 
 # --- the colours of clothes, and their patterns ---
@@ -351,6 +329,7 @@ def test_correlation_is_numpys_averaged_over_channels() -> None:
     made = 0.6 * shown + 0.4 * random.uniform(-1, 1, (40, 3))
     expected = np.mean([np.corrcoef(made[:, c], shown[:, c])[0, 1] for c in range(3)])
     assert correlation(np.concatenate([made, shown], axis=1)) == pytest.approx(expected, abs=1e-12)
+    assert share(np.array([[1.0, 4.0], [2.0, 2.0]])) == pytest.approx(0.5)  # of the sums
 
 
 def test_mean_colour_needs_enough_cloth() -> None:
@@ -374,10 +353,6 @@ def test_contrast_of_stripes_by_hand() -> None:
     assert contrast(image, mask) == pytest.approx([0.5])
     mask[0, 4:] = 0  # 4 pairs one above the other, 6 side by side
     assert contrast(image, mask) is None
-
-
-def test_share_is_of_the_sums() -> None:
-    assert share(np.array([[1.0, 4.0], [2.0, 2.0]])) == pytest.approx(0.5)
 
 
 def test_stripes_that_are_blurred_or_invented(tmp_path: Path) -> None:

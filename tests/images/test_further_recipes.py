@@ -1,0 +1,141 @@
+"""Recipes beside the four default ones: killed they end in the same bytes, two processes give one's weights, judged."""
+
+import json
+from pathlib import Path
+from unittest.mock import patch
+
+import numpy as np
+import pytest
+import torch
+import toy
+from accelerate import Accelerator
+from people_of_noise import prepared
+from pictures_by_hand import noise, write
+from safetensors.torch import load_file
+from trainings import fit, killed, outputs
+from two_processes import run_in_two
+
+from figura.base.yaml12 import read_yaml
+from models.images.pairs import resized
+from stages import eval_dump, metrics
+
+ROOT = Path(__file__).parents[2]
+FILES = {"cyclegan": "recipes/unpaired/cyclegan.yaml", "cut": "recipes/unpaired/cut.yaml", "flow": "recipes/flow.yaml"}
+MODES = {"reconstruction": 6, "transfer": 5, "foreign": 6}  # images: the third person is seen once
+SGD = {"type": "torch.optim.SGD", "lr": 0.001}  # Adam divides by gradients' size, and so makes rounding large
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory) -> Path:
+    """Pictures of noise in two sets with a truth of those of A, and people of noise."""
+    folder = tmp_path_factory.mktemp("data")
+    for split, a, b in (("train", 5, 7), ("validation", 3, 3), ("test", 6, 6)):
+        for number in range(max(a, b)):
+            for side, count in (("a", a), ("b", b), ("truth", a)):
+                if number < count:
+                    write(folder / "sets" / split / side / f"{number}.png", noise(34, 34, 100 * ord(side[0]) + number))
+    (folder / "sets/manifest.json").write_text('{"sha256": "0"}')
+    prepared(folder / "people", [1, 1, 2, 2, 2, 3])
+    return folder
+
+
+def content(name, root, *, steady=False, **changes):
+    """Return a recipe's content, small enough for a test, and for two ranks without what makes rounding large."""
+    found = read_yaml(ROOT / FILES[name])
+    small = {
+        "data.batch_size": 4, "train.steps": 6, "train.evaluate_every": 3, "train.record_every": 1,
+        "runtime.resume_every": 2, "runtime.progress": False, "runtime.trackers": [], "runtime.samples": None,
+        "metrics.bootstrap": 20,
+    }  # fmt: skip
+    if name == "flow":
+        small |= {
+            "data.common.root": str(root / "people"), "data.common.image_size": 16,
+            "networks.generator.channels": [8, 32], "networks.generator.attention": 1, "evaluate.batch_size": 4,
+            "evaluate.grids.transfer.size": 2, "evaluate.averages.mean_target.examples": 4,
+            **{f"evaluate.modes.{mode}.injectors.generate.steps": 1 for mode in (*MODES, "prior")},
+        }  # fmt: skip
+    else:
+        small |= {
+            "data.common.root": str(root / "sets"), "data.common.crop_size": 32, "data.train.pictures.load_size": 34,
+            **{f"networks.{key}.features": 4 for key in found["networks"] if key != "projection"},
+        }  # fmt: skip
+    if name == "cut":
+        small |= {"networks.projection.channels": [3, 8, 16, 16], "networks.projection.size": 8}
+    if name == "cyclegan":
+        small["steps.D.injectors.pool.size"] = 5
+    if steady:
+        small |= {f"steps.{step}.optimizer": SGD for step in found["steps"]} | {"train.ema": None}
+    return toy.changed(small | changes, found)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_killed_training_ends_in_the_same_bytes(name, root, run):
+    whole = fit(run / "whole", {}, content(name, root))
+    killed(run / "killed", {}, content(name, root), stop=5)
+    assert fit(run / "killed", {}, content(name, root)).done == [4, 5]
+    assert outputs(run / "killed") == outputs(run / "whole")
+    for loss in ("velocity",) if name == "flow" else ("G_y", "D_fake_y"):
+        values = [float(row[f"{loss}.raw"]) for row in whole.loss_log.train]
+        assert len(set(values)) == 6
+        assert np.isfinite(values).all()
+
+
+@pytest.fixture(scope="module")
+def two(root, tmp_path_factory) -> Path:
+    """The run folders of two ranks."""
+    folder = tmp_path_factory.mktemp("two")
+
+    def train_all():
+        with patch.object(Accelerator, "end_training"):  # several trainings, one group of processes
+            for name in FILES:
+                fit(folder / name, {}, content(name, root, steady=True))
+
+    run_in_two(train_all)
+    return folder
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_two_ranks_give_the_weights_of_one(name, root, two, run):
+    trainer = fit(run, {}, content(name, root, steady=True))
+    for network in trainer.networks.live:
+        shared = load_file(two / name / "model" / f"{network}.safetensors")
+        for key, value in load_file(run / "model" / f"{network}.safetensors").items():
+            torch.testing.assert_close(shared[key], value, rtol=0, atol=1e-5, msg=f"{network}.{key}")
+
+
+def judged(name, root, tmp_path, monkeypatch):
+    """Train for a step, write a dump and its metrics; return the recipe's content and all metrics."""
+    monkeypatch.chdir(tmp_path)
+    asked = content(name, root, **{"train.steps": 1})
+    Path("recipe.yaml").write_text(json.dumps(asked))  # JSON is YAML
+    fit(Path("run"), {}, asked)
+    eval_dump.main(["recipe.yaml", "run"])
+    metrics.main(["recipe.yaml", "run", "metrics.json", "plots"])
+    return asked, json.loads(Path("full/metrics.json").read_text())
+
+
+@pytest.mark.parametrize("name", ["cyclegan", "cut"])
+def test_judged_beside_the_identity(name, root, tmp_path, monkeypatch):
+    """The scores have the truth and the identity: the day pictures differ from their truth as the arrays say."""
+    _, scores = judged(name, root, tmp_path, monkeypatch)
+    assert json.loads(Path("metrics.json").read_text())["psnr"]["baseline"] == scores["truth_mean"]["psnr"]["value"]
+    pictures = {side: [noise(34, 34, 100 * ord(side) + n) for n in range(6)] for side in "at"}
+    day, truth = (np.stack([resized(one, (32, 32), nearest=False) for one in pictures[side]]) for side in "at")
+    expected = np.abs(day.astype(float) - truth).mean() / 127.5
+    assert scores["truth_identity"]["l1"]["value"] == pytest.approx(expected, rel=1e-6)
+    assert scores["frechet"]["value"] > 0
+    assert scores["kernel_truth"]["value"] is not None
+    assert [*Path("plots/pictures").glob("examples*")]
+
+
+def test_the_flow_is_judged_by_what_judges_vunet(root, tmp_path, monkeypatch):
+    """The same modes with the same files, so that each recipe's metrics judge the other's dump."""
+    own, scores = judged("flow", root, tmp_path, monkeypatch)
+    vunet = read_yaml(ROOT / "params.yaml")
+    for section in ("modes", "grids"):
+        saved = {name: one["save"] for name, one in vunet["evaluate"][section].items()}
+        assert {name: one["save"] for name, one in own["evaluate"][section].items()} == saved
+    assert vunet["evaluate"]["inputs"] == own["evaluate"]["inputs"]
+    assert {name: scores[name]["images"] for name in MODES} == MODES
+    assert scores["diversity"]["examples"] == 6
+    assert {path.stem for path in Path("plots/pictures").iterdir()} == {"losses", *own["metrics"]["pictures"]}
