@@ -11,7 +11,6 @@ from two_processes import run_in_two
 
 from figura.base.errors import UserError
 from figura.interfaces import Networks, State
-from figura.training.resume import TENSORS, TREE
 from figura.training.trainer import Trainer
 from models.images.image_pool import ImagePool
 
@@ -142,14 +141,6 @@ def test_two_ranks_have_the_pool_of_one(run):
         two = load_file(run / "two/model" / f"{name}.safetensors")
         for key, value in load_file(run / "one/model" / f"{name}.safetensors").items():
             torch.testing.assert_close(two[key], value, rtol=0, atol=1e-6)
-
-
-def test_a_resume_point_holds_the_pool(run):
-    killed(run, {}, pooled(), stop=9)
-    folder = run / "resume" / f"{8:010d}"
-    assert '"injectors"' in (folder / TREE).read_text()
-    tensors = load_file(folder / TENSORS)
-    assert tensors["/injectors/critic/pool/image"].shape == (6, 1, 4, 4)
 
 
 def test_a_training_that_takes_the_state_of_a_shorter_one_takes_its_pool(run, tmp_path, monkeypatch, capsys):

@@ -36,15 +36,6 @@ def test_loss_in_numpy(temperature):
     np.testing.assert_allclose(found.numpy(), expected, rtol=1e-12)
 
 
-def test_loss_by_hand():
-    """Equal vectors leave a guess among 4; own keys of orthogonal ones give log(1 + 3 exp(-1 / t))."""
-    same = torch.ones(1, 4, 1)
-    assert PatchNCE()(queries={"a": same}, keys={"a": same}).item() == pytest.approx(np.log(4), abs=1e-6)
-    apart = torch.eye(4)[None]
-    found = PatchNCE(temperature=0.5)(queries={"a": apart}, keys={"a": apart})
-    assert found.item() == pytest.approx(np.log(1 + 3 * np.exp(-2)), abs=1e-6)
-
-
 def test_projection_in_numpy_at_the_same_places():
     torch.manual_seed(0)
     network = PatchProjection(channels=[3, 2], patches=5, size=16).double()
