@@ -150,7 +150,7 @@ HINTS: dict[str, dict[str, str]] = {
         "discriminator_gan": "`images.Adversarial` with `role: discriminator`",
         "gradient_penalty": "`images.GradientPenalty`",
         "direct": "`images.Direct`",
-        "distillation": "`images.Distillation`",
+        "distillation": "a `Loss` of your own (docs/your_own_code.md)",
         "sr_pix": "`images.L2`, or `images.FocalFrequency`",
     },
     "injector": {

@@ -1,9 +1,8 @@
 """Losses that compare images, or feature maps, element by element, and the mean of a single tensor.
 
-- Elementwise distances: `L1`, `L2`, `Charbonnier`, `Cosine`. They also compare dictionaries of maps.
+- Elementwise distances: `L1`, `L2`, `Cosine`. They also compare dictionaries of maps.
 - Edges: `Gradient` of neighbours, `Sobel`, `Laplacian`.
 - Spectra: `FocalFrequency`.
-- Teachers: `Distillation`.
 - The mean of a single tensor: `Direct`.
 
 Every loss returns one value per example, shape (N,), at least float32.
@@ -16,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from figura.interfaces import Loss
-from models.images.argument_types import NonNegative, Positive
+from models.images.argument_types import NonNegative
 from models.images.example_means import at_least_float32, check_fits, example_means
 
 Maps = Tensor | Mapping[str, Tensor]
@@ -89,22 +88,6 @@ class L2(_Pairwise):
 
     def distance(self, image: Tensor, target: Tensor) -> Tensor:
         return (image - target).square()
-
-
-class Charbonnier(_Pairwise):
-    """`sqrt(d^2 + epsilon^2)` for differences d; `epsilon` for equal images (Lai et al. 2017, section 3.3).
-
-    Args:
-        epsilon: width of the rounded tip, in units of the difference; 0.001 in the paper.
-        background: see `_Pairwise`, also for `leaf_weights`.
-    """
-
-    def __init__(self, *, epsilon: Positive, background: NonNegative = 1.0, leaf_weights: LeafWeights = None) -> None:
-        super().__init__(background=background, leaf_weights=leaf_weights)
-        self.epsilon = epsilon
-
-    def distance(self, image: Tensor, target: Tensor) -> Tensor:
-        return ((image - target).square() + self.epsilon**2).sqrt()
 
 
 class Cosine(_Pairwise):
@@ -202,29 +185,6 @@ class FocalFrequency(Loss):
         weights = power.detach() ** (self.alpha / 2)
         largest = weights.amax(dim=(-2, -1), keepdim=True)
         return example_means(power * weights / torch.where(largest == 0, 1, largest))
-
-
-class Distillation(Loss):
-    """`sum over classes of p (log p - log q)`, p = softmax(teacher / T), q = softmax(student / T); mean over positions.
-
-    This is KL(teacher || student) (Hinton, Vinyals and Dean 2015, section 2). The teacher gets no gradient.
-
-    Args:
-        temperature: T; higher values increase the influence of the teacher's probabilities of wrong classes.
-            Gradients shrink by 1 / T^2; a `weight` of T^2 keeps the balance with a cross entropy.
-    """
-
-    def __init__(self, *, temperature: Positive) -> None:
-        super().__init__()
-        self.temperature = temperature
-
-    def forward(self, *, student: Tensor, teacher: Tensor) -> Tensor:  # type: ignore[override]
-        """Logits (N, K, ...) of one shape -> (N,)."""
-        if student.shape != teacher.shape:
-            raise ValueError(f"student of shape {tuple(student.shape)} against teacher of {tuple(teacher.shape)}")
-        q = F.log_softmax(at_least_float32(student) / self.temperature, dim=1)
-        p = F.log_softmax(at_least_float32(teacher.detach()) / self.temperature, dim=1)
-        return example_means((p.exp() * (p - q)).sum(dim=1))
 
 
 class Direct(Loss):

@@ -1,7 +1,5 @@
 """Losses of restored pictures: differences of colours as people see them, and against artefacts that GANs invent."""
 
-from typing import Literal
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -9,6 +7,7 @@ from torch import Tensor
 from figura.interfaces import Loss
 from models.images.example_means import at_least_float32, example_means
 
+WINDOW = 7  # pixels, of `LocalDiscrimination`
 DARKEST = 1e-6  # of linear light: the cube root's slope is infinite at 0
 CONES = (
     (0.4122214708, 0.5363325363, 0.0514459929),
@@ -35,17 +34,13 @@ def oklab(images: Tensor) -> Tensor:
 
 
 class Oklab(Loss):
-    """Mean absolute difference in Oklab, over all three axes or those of `chroma` alone: (N, 3, H, W) -> (N,)."""
-
-    def __init__(self, *, axes: Literal["all", "chroma"] = "all") -> None:
-        super().__init__()
-        self.first = 0 if axes == "all" else 1
+    """Mean absolute difference in Oklab, over all three axes: (N, 3, H, W) -> (N,)."""
 
     def forward(self, *, image: Tensor, target: Tensor) -> Tensor:  # type: ignore[override]
         """Images (N, 3, H, W) in [-1, 1], sRGB -> (N,). Raises ValueError for other shapes."""
         if image.shape != target.shape or image.shape[1] != 3:
             raise ValueError(f"image of shape {tuple(image.shape)} against {tuple(target.shape)}; colours are needed")
-        ours, theirs = (oklab(at_least_float32(one))[:, self.first :] for one in (image, target))
+        ours, theirs = (oklab(at_least_float32(one)) for one in (image, target))
         return example_means((ours - theirs).abs())
 
 
@@ -53,22 +48,10 @@ class LocalDiscrimination(Loss):
     """Absolute differences, weighted by how much they vary around a pixel (LDL; Liang, Zeng and Zhang, CVPR 2022).
 
     With images in [0, 1] and the residual r, the sum over channels of absolute differences, the weight of a pixel is
-    the variance of r in a window around it, times the variance of r in the whole image to the power of 1/5; r is
-    reflected at borders. It is 0 where the residual is smaller than that of `average`, the output of the averaged
-    weights (`weights: ema` of `Forward`): there, the training is on its way. Weights have no gradient.
-
-    Args:
-        window: side in pixels, odd; 7 in the paper.
-
-    Raises:
-        ValueError: the window is even or below 3.
+    the variance of r in a window of 7 x 7 pixels around it, times the variance of r in the whole image to the power of
+    1/5; r is reflected at borders. It is 0 where the residual is smaller than that of `average`, the output of the
+    averaged weights (`weights: ema` of `Forward`): there, the training is on its way. Weights have no gradient.
     """
-
-    def __init__(self, *, window: int = 7) -> None:
-        super().__init__()
-        if window < 3 or window % 2 == 0:
-            raise ValueError(f"window {window}: an odd number from 3 is needed")
-        self.window = window
 
     def forward(  # type: ignore[override]
         self, *, image: Tensor, target: Tensor, average: Tensor | None = None
@@ -84,10 +67,10 @@ class LocalDiscrimination(Loss):
 
     def weights(self, residual: Tensor) -> Tensor:
         """(N, 1, H, W) -> (N, 1, H, W); variances divide by one less than the number of pixels."""
-        margin, count = self.window // 2, self.window**2
+        margin, count = WINDOW // 2, WINDOW**2
         padded = F.pad(residual, (margin,) * 4, mode="reflect")
-        mean = F.avg_pool2d(padded, self.window, stride=1)
-        square = F.avg_pool2d(padded.square(), self.window, stride=1)
+        mean = F.avg_pool2d(padded, WINDOW, stride=1)
+        square = F.avg_pool2d(padded.square(), WINDOW, stride=1)
         local = (square - mean.square()).clamp_min(0) * count / (count - 1)
         return local * residual.flatten(1).var(dim=1).view(-1, 1, 1, 1) ** 0.2
 

@@ -1,4 +1,4 @@
-"""Pixel losses and distillation against NumPy and SciPy in float64."""
+"""Pixel losses against NumPy and SciPy in float64."""
 
 import numpy as np
 import pytest
@@ -8,10 +8,8 @@ from scipy.ndimage import correlate
 from models.images.pixel_losses import (
     L1,
     L2,
-    Charbonnier,
     Cosine,
     Direct,
-    Distillation,
     FocalFrequency,
     Gradient,
     Laplacian,
@@ -34,7 +32,6 @@ def cosine(a, b):
 DISTANCES = {
     "l1": (L1(), np.abs(IMAGE - TARGET)),
     "l2": (L2(), (IMAGE - TARGET) ** 2),
-    "charbonnier": (Charbonnier(epsilon=0.1), np.sqrt((IMAGE - TARGET) ** 2 + 0.01)),
     "cosine": (Cosine(), cosine(IMAGE, TARGET)[:, None]),
 }
 
@@ -61,7 +58,7 @@ def test_masks(name):
             loss(image=t(IMAGE), target=t(TARGET), mask=torch.ones(shape))
 
 
-@pytest.mark.parametrize("loss", [Charbonnier(epsilon=0.1), Cosine(), FocalFrequency(alpha=0.0)])
+@pytest.mark.parametrize("loss", [Cosine(), FocalFrequency(alpha=0.0)])
 def test_slopes_by_finite_differences(loss):
     image, target = t(IMAGE[:, :, :2, :3].copy()).requires_grad_(), t(TARGET[:, :, :2, :3].copy())
     assert torch.autograd.gradcheck(lambda x: loss(image=x, target=target), (image,))
@@ -69,7 +66,6 @@ def test_slopes_by_finite_differences(loss):
 
 def test_ends_of_the_shapes():
     same = t(IMAGE)
-    np.testing.assert_allclose(Charbonnier(epsilon=0.01)(image=same, target=same), 0.01, rtol=1e-12)
     np.testing.assert_allclose(Cosine()(image=same, target=3 * same), 0, atol=1e-12)
     np.testing.assert_allclose(Cosine()(image=same, target=-same), 2, atol=1e-12)
     zeros = torch.zeros(2, 4, 1, 1, requires_grad=True)
@@ -210,35 +206,7 @@ def test_gradients_of_edges_are_right_and_finite_on_flat_images(loss):
     assert flat.grad.isfinite().all()
 
 
-# --- teachers ---
-
-LOGITS = RANDOM.normal(0, 2, (3, 4, 2, 5))
-
-
-def softmax(z):
-    e = np.exp(z)
-    return e / e.sum(axis=1, keepdims=True)
-
-
-def test_distillation():
-    temperature = 4.0
-    teacher = RANDOM.normal(0, 2, LOGITS.shape)
-    p, q = softmax(teacher / temperature), softmax(LOGITS / temperature)
-    expected = (p * np.log(p / q)).sum(axis=1).mean(axis=(1, 2))
-    found = Distillation(temperature=temperature)(student=t(LOGITS), teacher=t(teacher))
-    np.testing.assert_allclose(found, expected, rtol=1e-10)
-    logits = t(LOGITS).requires_grad_()
-    found = Distillation(temperature=2.0)(student=t(LOGITS).requires_grad_(), teacher=logits)
-    np.testing.assert_allclose(found.detach(), 0, atol=1e-15)  # equals are not apart
-    found.sum().backward()
-    assert logits.grad is None
-    student = t(LOGITS[:, :, :1, :2].copy()).requires_grad_()
-    same = t(teacher[:, :, :1, :2].copy())
-    loss = Distillation(temperature=temperature)
-    assert torch.autograd.gradcheck(lambda x: loss(student=x, teacher=same), (student,))
-
-
-MAP, ONE = {"a": t(IMAGE)}, t(LOGITS)
+MAP = {"a": t(IMAGE)}
 
 
 @pytest.mark.parametrize(
@@ -248,7 +216,6 @@ MAP, ONE = {"a": t(IMAGE)}, t(LOGITS)
         (lambda: L1(leaf_weights={"a": 1.0, "b": 1.0})(image=MAP, target=MAP), "leaf_weights has the names a, b, but"),
         (lambda: L1()(image=t(IMAGE), target=MAP), "one of image and target is a tensor"),
         (lambda: L1()(image=t(IMAGE), target=t(IMAGE[:, :1])), r"shape \(3, 4, 5, 6\) against target of shape \(3, 1,"),
-        (lambda: Distillation(temperature=1.0)(student=ONE, teacher=ONE[:, :3]), "against teacher"),
     ],
 )
 def test_what_does_not_fit(make, words):

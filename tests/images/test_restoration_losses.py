@@ -31,8 +31,6 @@ def test_differences_in_oklab():
     image, target = images(2, 3, 4, 5).requires_grad_(), images(2, 3, 4, 5)
     expected = (oklab(image) - oklab(target)).abs().detach()
     np.testing.assert_allclose(Oklab()(image=image, target=target).detach(), expected.mean(dim=(1, 2, 3)))
-    chroma = Oklab(axes="chroma")(image=image, target=target)
-    np.testing.assert_allclose(chroma.detach(), expected[:, 1:].mean(dim=(1, 2, 3)))
     black = torch.full((1, 3, 2, 2), -1.0, requires_grad=True)
     Oklab()(image=black, target=torch.zeros(1, 3, 2, 2)).sum().backward()
     assert black.grad is not None
@@ -41,13 +39,12 @@ def test_differences_in_oklab():
         Oklab()(image=images(1, 1, 2, 2), target=images(1, 1, 2, 2))
 
 
-@pytest.mark.parametrize("window", [3, 7])
 @pytest.mark.parametrize("averaged", [False, True])
-def test_local_discrimination_by_hand(window, averaged):
+def test_local_discrimination_by_hand(averaged):
     image, target, average = (images(2, 3, 9, 8) for _ in range(3))
     ours, truth, theirs = (((one + 1) / 2).numpy() for one in (image, target, average))
     residual, other = np.abs(ours - truth).sum(axis=1), np.abs(theirs - truth).sum(axis=1)
-    margin = window // 2
+    margin, window = 3, 7
     padded = np.pad(residual, ((0, 0), (margin, margin), (margin, margin)), mode="reflect")
     expected = []
     for n in range(2):
@@ -59,10 +56,8 @@ def test_local_discrimination_by_hand(window, averaged):
                     total += weight * np.abs(ours - truth)[n, :, y, x].sum()
         expected.append(total / (3 * 9 * 8))
     image.requires_grad_()
-    found = LocalDiscrimination(window=window)(image=image, target=target, average=average if averaged else None)
+    found = LocalDiscrimination()(image=image, target=target, average=average if averaged else None)
     np.testing.assert_allclose(found.detach(), expected, rtol=1e-9)
     found.sum().backward()
     assert image.grad is not None
     assert (image.grad != 0).double().mean() > 0.3
-    with pytest.raises(ValueError, match="odd number"):
-        LocalDiscrimination(window=4)
