@@ -4,10 +4,7 @@ Extractors, for images (3 or 1, H, W) in [-1, 1]:
 
 - `random`: pixel means of relu1_2 (64) and relu2_2 (128) of VGG19 with seeded random weights, 192 dimensions, offline.
 They capture colours and small patterns; values are comparable only with each other.
-- `vgg`: pixel means of relu5_2 of VGG19 with ImageNet's weights, 512 dimensions; images of 16 px or more.
 - `inception`: FID's Inception-v3, 2048 dimensions (see `inception.load`).
-- `saved`: the named values are features (D,), or maps (D, ...) to average over pixels. The mode saves them as `array`,
-from any network called by its `Forward` injectors.
 
 Distances:
 
@@ -23,7 +20,7 @@ Real images are not at distance 0 from other real ones: with `image: other` of `
 input of your own dataset, a second score gives the distance that no network can be expected to come below.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Annotated, Literal, cast
 
@@ -43,18 +40,16 @@ from models.images.argument_types import Count
 from models.images.scores import PictureScore, stacks
 
 RANDOM_LAYERS = ("relu1_2", "relu2_2")  # 64 + 128 dimensions
-DEEP_LAYER = "relu5_2"
 BATCH = 32  # images in memory at a time
 MOST = 20_000  # images whose features a kernel distance has in memory at a time
 Extract = Callable[[Tensor], Values]  # images (N, C, H, W) to features (N, dimensions)
-Extractor = Literal["random", "vgg", "inception", "saved"]
+Extractor = Literal["random", "inception"]
 
 
 class SetScore(PictureScore):
     """Base class of distances between sets: selects images, targets and their features.
 
-    For `image` and `average` see `PictureScore`. `weights` is a file for `inception`, a file or `hub` for `vgg`; other
-    extractors have none.
+    For `image` and `average` see `PictureScore`. `weights` is the file of `inception`; `random` has none.
     """
 
     def __init__(
@@ -68,64 +63,33 @@ class SetScore(PictureScore):
         seed: int = 0,
     ) -> None:
         super().__init__(mode, target, image, average)
-        if (extractor in ("vgg", "inception")) != (weights is not None):
-            raise ValueError(
-                f"weights {weights!r}: inception needs the path of a file, vgg that or hub; random and saved take none"
-            )
+        if (extractor == "inception") != (weights is not None):
+            raise ValueError(f"weights {weights!r}: inception needs the path of a file, random takes none")
         self.extractor, self.weights, self.seed = extractor, weights, seed
 
     def extract(self) -> Extract:
         """Load the network and return its features as a function of images."""
-        if self.extractor == "saved":
-            return lambda features: _vectors(pixel_means(features))
         if self.extractor == "inception":
             network = inception.load(str(self.weights))
             return lambda images: _vectors(network(vgg.as_rgb(images)))
-        if self.extractor == "random":
-            return partial(_layer_means, vgg.load("random", seed=self.seed), RANDOM_LAYERS)
-        return partial(_layer_means, vgg.load(str(self.weights)), (DEEP_LAYER,))
+        return partial(_random_features, vgg.load("random", seed=self.seed))
 
     def of_average(self, rows: Dump, extract: Extract) -> Values:
         """Return the features (1, dimensions) of the training mean."""
         return extract(torch.from_numpy(rows.average(str(self.average)))[None])
 
 
-def _layer_means(network: vgg.VGG, layers: Sequence[str], images: Tensor) -> Values:
-    """(N, 3 or 1, H, W) in [-1, 1] -> (N, the layers' channels): pixel means of the layers' maps."""
-    maps = network.features(images, set(layers))
-    return _vectors(torch.cat([pixel_means(maps[name]) for name in layers], dim=1))
-
-
-def pixel_means(maps: Tensor) -> Tensor:
-    """(N, D, ...) -> (N, D)."""
-    return maps.flatten(2).mean(dim=2) if maps.ndim > 2 else maps
-
-
-def check_widths(rows: Dump, image: Values, target: Values) -> None:
-    """Raise UserError unless features of images and of targets have the same dimensions, the last axis."""
-    if image.shape[-1] != target.shape[-1]:
-        raise UserError(
-            f"{rows.folder}: mode {rows.part!r}: features of images have {image.shape[-1]} dimensions, those of "
-            f"targets {target.shape[-1]}; they must be the same"
-        )
+def _random_features(network: vgg.VGG, images: Tensor) -> Values:
+    """(N, 3 or 1, H, W) in [-1, 1] -> (N, 192): pixel means of the layers' maps."""
+    maps = network.features(images, set(RANDOM_LAYERS))
+    return _vectors(torch.cat([maps[name].flatten(2).mean(dim=2) for name in RANDOM_LAYERS], dim=1))
 
 
 @torch.no_grad()
 def batches_of(rows: Dump, name: str, extract: Extract, places: Iterable[int] | None = None) -> Iterator[Values]:
-    """Yield the features (n, dimensions), n <= `BATCH`, of one file of each row, or only of the rows `places`.
-
-    Raises:
-        UserError: a feature is not finite, or rows differ in their dimensions.
-    """
-    first: Values | None = None
+    """Yield the features (n, dimensions), n <= `BATCH`, of one file of each row, or only of the rows `places`."""
     for (images,) in stacks(rows, [name], BATCH, places):
-        features = extract(images)
-        first = features if first is None else first
-        if features.ndim != 2 or features.shape[1] != first.shape[1]:
-            raise UserError(f"{rows.folder}: mode {rows.part!r}: features of {name!r} differ in their dimensions")
-        if not np.isfinite(features).all():
-            raise UserError(f"{rows.folder}: {name!r} holds images with values that are no finite numbers")
-        yield features
+        yield extract(images)
 
 
 def _vectors(features: Tensor) -> Values:
@@ -202,7 +166,6 @@ class FrechetDistance(SetScore):
         else:
             judged = self._shared_moments(rows, self.image, extract)
             different = min(different, rows.table[f"file.{self.image}"].nunique())
-        check_widths(rows, judged.mean, target.mean)
         return {
             "value": frechet_distance(judged.mean, judged.covariance(), target.mean, target.covariance()),
             "images": len(rows),
@@ -280,7 +243,6 @@ class KernelDistance(SetScore):
                 image = np.repeat(self.of_average(rows, extract), len(target), axis=0)
         else:
             image = _features(rows, self.image, extract)
-        check_widths(rows, image, target)
         if min(len(image), len(target)) < 2:
             raise UserError(
                 f"{dump.folder}: mode {self.mode!r}: a kernel distance needs 2 different images and 2 different "

@@ -149,10 +149,8 @@ def test_says_when_there_are_too_few_different_images(tmp_path: Path, monkeypatc
 def test_bad_declarations_and_dumps(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="either image or average"):
         FrechetDistance(mode="m", target="target", extractor="random")
-    for extractor, weights in (("inception", None), ("vgg", None), ("random", "file"), ("saved", "file")):
-        with pytest.raises(
-            ValueError, match="inception needs the path of a file, vgg that or hub; random and saved take none"
-        ):
+    for extractor, weights in (("inception", None), ("random", "file")):
+        with pytest.raises(ValueError, match="inception needs the path of a file, random takes none"):
             FrechetDistance(mode="m", target="target", image="image", extractor=extractor, weights=weights)  # type: ignore[arg-type]
     score = FrechetDistance(mode="m", image="image", target="target", extractor="random")
     with pytest.raises(NotApplicableError, match="needs 2 images, there is 1"):
@@ -200,43 +198,27 @@ def test_few_images_are_compared_once_all_of_them(tmp_path: Path) -> None:
 
 
 def test_subsets_are_seeded_and_centre_on_the_whole(tmp_path: Path) -> None:
-    """Saved features: maps, of which the means over the pixels are taken."""
-    random = torch.Generator().manual_seed(0)
-    maps, others = torch.randn(40, 4, 2, 2, generator=random) * 2, torch.randn(40, 4, 2, 2, generator=random) + 0.5
-    dump = dump_of(tmp_path, image=maps, target=others)
+    images, targets = pictures(40, size=2), pictures(40, seed=1, size=2) * 0.5
+    dump = dump_of(tmp_path, image=images, target=targets)
 
     def found(**changes: int) -> dict:
         settings = {"subsets": 200, "subset_size": 10} | changes
-        return KernelDistance(mode="m", image="image", target="target", extractor="saved", **settings)(dump, BOOTSTRAP)
+        return KernelDistance(mode="m", image="image", target="target", extractor="random", **settings)(dump, BOOTSTRAP)
 
     first = found()
     assert first == found()
     assert first != found(seed=1)
     assert first["subset_size"] == 10
-    whole = by_loops(maps.mean((2, 3)).double().numpy(), others.mean((2, 3)).double().numpy())
+    network = vgg.load("random", seed=0)
+    whole = by_loops(*(random_features(network, x) for x in (images, targets)))
     assert abs(first["value"] - whole) < 4 * first["spread"] / np.sqrt(200)
     assert first["spread"] > 0
 
 
 def test_a_file_of_several_rows_counts_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    score = KernelDistance(mode="m", image="image", target="target", extractor="saved")
-    images, targets = torch.arange(36.0).view(12, 3), torch.arange(12.0).view(4, 3)
+    score = KernelDistance(mode="m", image="image", target="target", extractor="random")
+    images, targets = pictures(12), pictures(4, seed=1)
     drawn = score(dump_of(tmp_path, image=images, target=targets, repeat=3), BOOTSTRAP)
     assert (drawn["images"], drawn["targets"], drawn["subset_size"]) == (12, 4, 4)
     monkeypatch.setattr(feature_distances, "MOST", 5)
     assert score(Dump(sealed(tmp_path)), BOOTSTRAP)["images"] == 5
-
-
-def test_vgg_with_weights_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its deep features are 512 means; the weights are those that the file has."""
-    network, asked = vgg.load("random", seed=9), []
-    monkeypatch.setattr(vgg, "load", lambda source, **_: asked.append(source) or network)
-    images, targets = pictures(3, size=16), pictures(3, seed=1, size=16)
-    score = KernelDistance(mode="m", image="image", target="target", extractor="vgg", weights="some/file")
-    deep = [
-        network.features(x, {"relu5_2"})["relu5_2"].mean((2, 3)).double().numpy().reshape(3, 512)
-        for x in (images, targets)
-    ]
-    found = score(dump_of(tmp_path, image=images, target=targets), BOOTSTRAP)
-    assert found["value"] == pytest.approx(by_loops(*deep), rel=1e-4)
-    assert asked == ["some/file"]
