@@ -33,15 +33,8 @@ def augment(
 
     `x` and `y` are uint8 (H, W, C), C 1 or 3 (red, green, blue), of the same size; the results are (h, w, C). Crop,
     flips and quarter turns move pixels without changing them. Without settings, the pair is only cropped. `label_maps`
-    has the names ("x", "y") of images that get no new colours from `further` transforms. Raises ValueError if the crop
-    is larger than the images, or if their sizes differ.
+    has the names ("x", "y") of images that get no new colours from `further` transforms.
     """
-    if x.shape[:2] != y.shape[:2]:
-        raise ValueError(
-            f"x is {x.shape[0]} x {x.shape[1]}, y is {y.shape[0]} x {y.shape[1]}: they must be of one size"
-        )
-    if crop[0] > x.shape[0] or crop[1] > x.shape[1]:
-        raise ValueError(f"crop {crop[0]} x {crop[1]}: larger than the image, {x.shape[0]} x {x.shape[1]}")
     settings = settings or PairAugmentation()
     top, left = (int(random.integers(x.shape[axis] - crop[axis], endpoint=True)) for axis in (0, 1))
     x, y = (image[top : top + crop[0], left : left + crop[1]] for image in (x, y))
