@@ -63,8 +63,9 @@ class Crop:
 
     def mask(self, whole: NDArray[np.uint8]) -> NDArray[np.float32]:
         """Scale the window of an image's mask `(H, W)` to `(1, size, size)` in [0, 1]."""
-        part = whole[self.inside(*whole.shape)].astype(np.float32)
-        resized = self.resized(part, *whole.shape, fill=0.0)
+        height, width = whole.shape
+        part = whole[self.inside(height, width)].astype(np.float32)
+        resized = self.resized(part, height, width, fill=0.0)
         return np.clip(resized, 0, 1, out=resized)[None]
 
     def joints(self, keypoints: NDArray[np.floating]) -> NDArray[np.float64]:
