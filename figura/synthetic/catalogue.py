@@ -6,6 +6,7 @@ of the floor, and whether the person's shadow falls on it. The label map shows a
 thus determines the photo, though no colour of it determines a colour of the photo.
 """
 
+from collections import deque
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -14,13 +15,13 @@ from typing import Self
 import cv2
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, model_validator
-from tqdm import tqdm
 
+from figura.base.pictures import encode_png
 from figura.synthetic.canvas import Canvas, Piece, disc
 from figura.synthetic.figure import Figure, build
 from figura.synthetic.identity import Colour, Identity, draw_body
 from figura.synthetic.pose import Pose, draw_pose, draw_turn
-from figura.synthetic.processes import CHUNK, processes
+from figura.synthetic.processes import in_processes
 from figura.synthetic.randomness import SPLITS, Split, Stream, generator, pick
 from figura.synthetic.scene import OVERSAMPLING
 from figura.synthetic.settings import Counts, PoseName, Shares, ViewName
@@ -83,12 +84,8 @@ def write_catalogue(
     """
     for split in SPLITS:
         (folder / split).mkdir(parents=True)
-    with processes(workers, max(getattr(settings.pairs, split) for split in SPLITS)) as pool:
-        for split in SPLITS:
-            count = getattr(settings.pairs, split)
-            written = pool.map(partial(_write, settings, seed, split, folder / split), range(count), chunksize=CHUNK)
-            for _ in tqdm(written, f"draw {split}", count, unit="pair", disable=not progress):
-                pass
+    for _, written in in_processes(partial(_write, settings, seed, folder), settings.pairs, progress, workers):
+        deque(written, maxlen=0)
 
 
 @dataclass(frozen=True)
@@ -160,7 +157,8 @@ def draw_pair(settings: CatalogueSettings, *, seed: int, split: Split, index: in
     staged.with_bulb(label_map, LAMP)
     photo = staged.photo(draw_room(silhouette, edge, staged.lamp), staged.lamp_side, BULB)
     reduced = cv2.resize(photo, (settings.image_size,) * 2, interpolation=cv2.INTER_AREA)
-    return label_map[1::OVERSAMPLING, 1::OVERSAMPLING], _lit(reduced, staged.lamp / OVERSAMPLING)
+    level = AMBIENT + DIRECT / fall_off(settings.image_size, staged.lamp / OVERSAMPLING)
+    return label_map[1::OVERSAMPLING, 1::OVERSAMPLING], lit(reduced, level)
 
 
 def _place(
@@ -191,15 +189,23 @@ def draw_room(silhouette: np.ndarray, edge: int, lamp: np.ndarray) -> np.ndarray
     return photo.astype(np.uint8)
 
 
-def _lit(photo: np.ndarray, lamp: np.ndarray) -> np.ndarray:
-    """Light a photo, uint8 (side, side, 3), by a lamp at (x, y)."""
-    places = np.arange(len(photo)) + 0.5
+def fall_off(side: int, lamp: np.ndarray) -> np.ndarray:
+    """Return how much darker a lamp at (x, y) is at each pixel than at itself, (side, side, 1)."""
+    places = np.arange(side) + 0.5
     squares = (places - lamp[0]) ** 2 + ((places - lamp[1]) ** 2)[:, None]
-    level = AMBIENT + DIRECT / (1.0 + squares / (REACH * len(photo)) ** 2)
-    return np.clip(np.rint(photo * level[..., None]), 0.0, 255.0).astype(np.uint8)
+    return (1.0 + squares / (REACH * side) ** 2)[..., None]
 
 
-def _write(settings: CatalogueSettings, seed: int, split: Split, folder: Path, index: int) -> None:
-    done, data = cv2.imencode(".png", np.hstack(draw_pair(settings, seed=seed, split=split, index=index)))
-    assert done, "OpenCV could not encode a picture as PNG"
-    (folder / f"{index + 1:06d}.png").write_bytes(data.tobytes())
+def lit(photo: np.ndarray, level: np.ndarray) -> np.ndarray:
+    """Return a photo, uint8 (side, side, 3), times the light at each pixel."""
+    return np.clip(np.rint(photo * level), 0.0, 255.0).astype(np.uint8)
+
+
+def save(path: Path, picture: np.ndarray) -> None:
+    """Write a picture, uint8 (h, w, 3) BGR, as PNG."""
+    path.write_bytes(encode_png(picture[..., ::-1]))
+
+
+def _write(settings: CatalogueSettings, seed: int, folder: Path, split: Split, index: int) -> None:
+    pair = draw_pair(settings, seed=seed, split=split, index=index)
+    save(folder / split / f"{index + 1:06d}.png", np.hstack(pair))

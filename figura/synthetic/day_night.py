@@ -6,18 +6,19 @@ one determines a colour of the other. Scenes differ between A and B, and between
 night pictures of A's scenes, by which networks are judged and no recipe trains.
 """
 
+from collections import deque
 from functools import partial
 from pathlib import Path
 
 import cv2
 import numpy as np
-from tqdm import tqdm
 
-from figura.synthetic.catalogue import BULB, REACH, CatalogueSettings, draw_room, stage
+from figura.synthetic.catalogue import BULB, CatalogueSettings, draw_room, fall_off, lit, save, stage
 from figura.synthetic.identity import Colour
-from figura.synthetic.processes import CHUNK, processes
+from figura.synthetic.processes import in_processes
 from figura.synthetic.randomness import SPLITS, Split, Stream, generator
 from figura.synthetic.scene import OVERSAMPLING
+from figura.synthetic.settings import Counts
 
 OFF: Colour = (246, 248, 248)  # the lamp's bulb by day
 FRAME: Colour = (225, 228, 230)
@@ -42,12 +43,9 @@ def write_day_night(
     for split in SPLITS:
         for side in ("a", "b", "truth"):
             (folder / split / side).mkdir(parents=True)
-    with processes(workers, 2 * max(getattr(settings.pairs, split) for split in SPLITS)) as pool:
-        for split in SPLITS:
-            count = 2 * getattr(settings.pairs, split)
-            written = pool.map(partial(_write, settings, seed, split, folder / split), range(count), chunksize=CHUNK)
-            for _ in tqdm(written, f"draw {split}", count, unit="scene", disable=not progress):
-                pass
+    scenes = Counts(**{split: 2 * count for split, count in settings.pairs.model_dump().items()})
+    for _, written in in_processes(partial(_write, settings, seed, folder), scenes, progress, workers):
+        deque(written, maxlen=0)
 
 
 def draw_day_night(
@@ -66,7 +64,8 @@ def draw_day_night(
         cv2.rectangle(room, *window[1], sky, cv2.FILLED)
         photo = staged.photo(room, light, bulb)
         pictures.append(cv2.resize(photo, (settings.image_size,) * 2, interpolation=cv2.INTER_AREA))
-    return pictures[0], _by_night(pictures[1], staged.lamp / OVERSAMPLING)
+    near = 1.0 / fall_off(settings.image_size, staged.lamp / OVERSAMPLING)
+    return pictures[0], lit(pictures[1], MOONLIGHT + LAMPLIGHT * near)
 
 
 def _window(
@@ -80,25 +79,11 @@ def _window(
     return ((left, top), (right, bottom)), ((left + frame, top + frame), (right - frame, bottom - frame))
 
 
-def _by_night(photo: np.ndarray, lamp: np.ndarray) -> np.ndarray:
-    """Light a photo, uint8 (side, side, 3), by the moon and a lamp at (x, y)."""
-    places = np.arange(len(photo)) + 0.5
-    squares = (places - lamp[0]) ** 2 + ((places - lamp[1]) ** 2)[:, None]
-    near = 1.0 / (1.0 + squares / (REACH * len(photo)) ** 2)
-    return np.clip(np.rint(photo * (MOONLIGHT + LAMPLIGHT * near[..., None])), 0.0, 255.0).astype(np.uint8)
-
-
-def _write(settings: CatalogueSettings, seed: int, split: Split, folder: Path, index: int) -> None:
+def _write(settings: CatalogueSettings, seed: int, folder: Path, split: Split, index: int) -> None:
     day, night = draw_day_night(settings, seed=seed, split=split, index=index)
     name = f"{index + 1:06d}.png"
     if index >= getattr(settings.pairs, split):
-        _save(folder / "b" / name, night)
+        save(folder / split / "b" / name, night)
         return
-    _save(folder / "a" / name, day)
-    _save(folder / "truth" / name, night)
-
-
-def _save(path: Path, picture: np.ndarray) -> None:
-    done, data = cv2.imencode(".png", picture)
-    assert done, "OpenCV could not encode a picture as PNG"
-    path.write_bytes(data.tobytes())
+    save(folder / split / "a" / name, day)
+    save(folder / split / "truth" / name, night)

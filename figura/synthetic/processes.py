@@ -4,15 +4,34 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from multiprocessing import resource_tracker
+from typing import TypeVar
 
 import cv2
+from tqdm import tqdm
+
+from figura.synthetic.randomness import SPLITS, Split
+from figura.synthetic.settings import Counts
+
+Result = TypeVar("Result")
 
 CHUNK = 8  # pictures handed to a process at a time
 STOPS = {signal.SIGINT, signal.SIGTERM, signal.SIGUSR1}
+
+
+def in_processes(
+    draw: Callable[[Split, int], Result], counts: Counts, progress: bool, workers: int | None
+) -> Iterator[tuple[Split, Iterator[Result]]]:
+    """Yield each split and its results of `draw(split, index)`, in order; for `workers`, see `processes`."""
+    numbers = counts.model_dump()
+    with processes(workers, max(numbers.values())) as pool:
+        for split in SPLITS:
+            results = pool.map(partial(draw, split), range(numbers[split]), chunksize=CHUNK)
+            yield split, tqdm(results, f"draw {split}", numbers[split], disable=not progress)
 
 
 @contextmanager

@@ -1,21 +1,17 @@
 """Draw full splits of the synthetic dataset in parallel and write them as COCO files."""
 
-import json
-from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import cv2
 import numpy as np
 from pycocotools import mask as rle
-from tqdm import tqdm
 
-from figura.base.files import replacing
-from figura.data.formats.coco import KEYPOINTS, PERSON, SKELETON
+from figura.data.formats.coco import KEYPOINTS, PERSON, SKELETON, Spool, write_coco
 from figura.synthetic.canvas import Cloth, cloth_of, instance_of
 from figura.synthetic.objects import WIDTHS
-from figura.synthetic.processes import CHUNK, processes
+from figura.synthetic.processes import in_processes
 from figura.synthetic.randomness import SPLITS, Split
 from figura.synthetic.scene import Scene, draw_scene
 from figura.synthetic.settings import SyntheticSettings
@@ -25,10 +21,10 @@ IDS_PER_IMAGE = 100  # annotation id = image id times this, plus the instance
 
 
 class Drawn(NamedTuple):
-    """The records of a scene whose picture is on disk, as compact JSON."""
+    """The records of a scene whose picture is on disk."""
 
-    image: str
-    annotations: tuple[str, ...]
+    image: dict[str, Any]
+    annotations: list[dict[str, Any]]
 
 
 def write_synthetic(
@@ -41,14 +37,17 @@ def write_synthetic(
     """
     for split in SPLITS:
         (folder / "images" / split).mkdir(parents=True)
-    with processes(workers, max(getattr(settings.scenes, split) for split in SPLITS)) as pool:
-        for split in SPLITS:
-            count = getattr(settings.scenes, split)
-            scenes = pool.map(partial(_draw, settings, seed, split, folder), range(count), chunksize=CHUNK)
-            _write(folder / f"{split}.json", tqdm(scenes, f"draw {split}", count, unit="scene", disable=not progress))
+    head = {"info": {"description": "SyntheticPeople, drawn by figura"}, "licenses": [], "categories": categories()}
+    for split, scenes in in_processes(partial(_draw, settings, seed, folder), settings.scenes, progress, workers):
+        with Spool(folder) as images, Spool(folder) as records:
+            for scene in scenes:
+                images.add(scene.image)
+                for record in scene.annotations:
+                    records.add(record)
+            write_coco(folder / f"{split}.json", head, images.lines(), records.lines())
 
 
-def _draw(settings: SyntheticSettings, seed: int, split: Split, folder: Path, index: int) -> Drawn:
+def _draw(settings: SyntheticSettings, seed: int, folder: Path, split: Split, index: int) -> Drawn:
     scene = draw_scene(settings, seed=seed, split=split, index=index)
     image_id = index + 1
     name = f"{split}/{image_id:06d}.jpg"
@@ -57,33 +56,7 @@ def _draw(settings: SyntheticSettings, seed: int, split: Split, folder: Path, in
     (folder / "images" / name).write_bytes(data.tobytes())
     side = settings.image_size
     image = {"id": image_id, "file_name": name, "width": side, "height": side}
-    return Drawn(_compact(image), tuple(_compact(record) for record in annotations(scene, image_id)))
-
-
-def _write(path: Path, scenes: Iterable[Drawn]) -> None:
-    """Write the split's file record by record, in constant memory."""
-    with replacing(path) as temporary, temporary.open("w", encoding="utf-8") as file:
-        header = {
-            "info": {"description": "SyntheticPeople, drawn by figura"},
-            "licenses": [],
-            "categories": categories(),
-        }
-        file.write(_compact(header)[:-1] + ',"annotations":[')
-        images = list(_stream(file, scenes))
-        file.write('],"images":[' + ",".join(images) + "]}")
-
-
-def _stream(file: IO[str], scenes: Iterable[Drawn]) -> Iterator[str]:
-    comma = ""
-    for image, records in scenes:
-        for record in records:
-            file.write(comma + record)
-            comma = ","
-        yield image
-
-
-def _compact(record: Any) -> str:
-    return json.dumps(record, separators=(",", ":"), allow_nan=False)
+    return Drawn(image, annotations(scene, image_id))
 
 
 def categories() -> list[dict[str, Any]]:
