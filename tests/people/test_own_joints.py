@@ -27,8 +27,7 @@ SIZE = (90, 80)
 
 @pytest.fixture(autouse=True)
 def _without_plots(request, monkeypatch):
-    monkeypatch.setattr("figura.data.preparation.people.write_plots", lambda *_: None)  # they take most of the time
-    if "with_picture" not in request.fixturenames:
+    if "with_picture" not in request.fixturenames:  # it takes most of the time
         monkeypatch.setattr("figura.data.preparation.people.write_people", lambda *_: None)
 
 

@@ -12,7 +12,6 @@ from figura.base.exit_status import run
 from figura.data.formats.coco import KEYPOINTS, read_head, read_records
 from figura.data.formats.prepared import Manifest
 from figura.data.formats.records import UnusableError, is_finite
-from figura.data.preparation.statistics import Statistics, write_plots
 from models.images.pairs import ImagePairs
 from models.people.persons import Persons
 from models.pose.scene_table import SceneTable
@@ -267,7 +266,7 @@ def test_names_that_are_no_text():
     assert table.image(list(table.image_ids).index(20)).shape == (32, 48, 3)
 
 
-def test_pairs_with_names_that_are_no_text(with_plots):
+def test_pairs_with_names_that_are_no_text():
     for number, name in enumerate([b"caf\xe9", b"new\nline", b"\x1b[31m", b"x" * 200, b"$a_b^{$", b"5", b"6"]):
         write_picture("raw/train/new.png", number)
         os.rename(b"raw/train/new.png", b"raw/train/" + name + b".png")
@@ -275,18 +274,6 @@ def test_pairs_with_names_that_are_no_text(with_plots):
     assert run(prepare.main, ["mine"]) == 0
     assert rows(PREPARED / "rejected.csv") == []
     assert (PREPARED / "plots/pairs.png").is_file()
-
-
-# --- many records ---
-
-
-def test_a_hundred_thousand_persons_in_an_image_are_drawn_at_once(tmp_path):
-    many = Statistics(1, KEYPOINTS)
-    for number, persons in ((1, 100_000), (2, 3)):
-        many.add_image(image(number))
-        many.persons_of[number] = persons
-    write_plots({"train": many}, tmp_path)  # took more than two minutes
-    assert (tmp_path / "persons_per_image.png").is_file()
 
 
 # --- what reads prepared data ---

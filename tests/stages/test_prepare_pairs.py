@@ -1,5 +1,4 @@
 import json
-import os
 import re
 import subprocess
 import sys
@@ -49,7 +48,6 @@ def write_raw():
         write(f"raw/val/b/{number}.bmp", pixels(200 + number))
 
 
-@pytest.mark.usefixtures("with_plots")
 def test_prepared_folder(capsys):
     write_raw()
     Path("raw/train/notes.txt").touch()
@@ -152,18 +150,6 @@ def test_equal_pairs_in_two_splits(capsys):
     assert "warning: 3 of 5 pictures of validation have the bytes of one in train" in capsys.readouterr().out
 
 
-@pytest.mark.usefixtures("with_plots")
-def test_the_picture_takes_any_name():
-    for number in range(10):
-        write(f"raw/train/$x_{number}^{'long' * 9}.png", pixels(number, 2 * number + 2))
-        write(f"raw/val/a/{number}.png", np.full((300, 5, 3), 20 * number, dtype=np.uint8))
-        write(f"raw/val/b/{number}.png", np.full((300, 5, 3), 255, dtype=np.uint8))
-    Path("raw/train", f"$x_0^{'long' * 9}.png").rename(Path("raw/train", os.fsdecode(b"$caf\xe9.png")))
-    assert run(main, ["pairs"]) == 0
-    assert cv2.imread(str(PREPARED / "plots/pairs.png")).shape[1] == 1200
-
-
-@pytest.mark.usefixtures("with_plots")
 def test_drawn_pairs():
     write_params(kind="catalogue", source="figura/synthetic", catalogue=CATALOGUE)
     assert run(main, ["pairs"]) == 0

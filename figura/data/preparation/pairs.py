@@ -2,32 +2,34 @@
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from figura.base.errors import one_line
-from figura.base.pictures import other_files
+from figura.base.pictures import encode_png, other_files
 from figura.data.formats.pair_files import Fault, Loaded, Pair, find_pairs, load_pair, sides
 from figura.data.preparation.outcome import Outcome, Repaired, Repairs
-from figura.data.preparation.statistics import drawing
 
+SHOWN = 8
+"""Pictures in a row of a sheet."""
 _AT_ONCE = 64
-_SHOWN = 8  # pairs per split in the picture
+_SIDE = 128  # of a picture in a sheet, pixels
 _VARIES = 8  # standard deviation of a column that is no plain background, of 255
-_SIDE = 128  # longest side of an image in it, pixels
+
+Item = TypeVar("Item")
+Brought = TypeVar("Brought")
 
 
 class Rejected(NamedTuple):
-    """A row of `rejected.csv`: the pair's split, its first file below the split's folder, and why."""
+    """A row of `rejected.csv`: the split, the first file of a pair below the split's folder, and why."""
 
     split: str
     file: str
@@ -35,19 +37,62 @@ class Rejected(NamedTuple):
     detail: str
 
 
+class PicturePreparation(Outcome):
+    """Copies usable pictures to `<split>/` below `folder`."""
+
+    columns = Rejected._fields
+
+    def bring(
+        self,
+        items: Iterable[Item],
+        split_of: Callable[[Item], str],
+        bring: Callable[[Item, str], Brought],
+        title: str,
+    ) -> Iterator[tuple[Item, str, Brought]]:
+        """Yield each item, its split, and what `bring` returns for them; it runs in threads, one per core."""
+        watched = iter(tqdm(items, title, unit="file", disable=not self.progress))
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            while batch := list(islice(watched, _AT_ONCE)):
+                splits = [split_of(item) for item in batch]
+                yield from zip(batch, splits, pool.map(bring, batch, splits), strict=True)
+
+    def count_reading(self, split: str, file: str, done: Iterable[str], doubts: Iterable[str]) -> None:
+        """Count what was changed in a file, and what looks wrong in it (see `Reading`)."""
+        for kind in done:
+            self.statistics[split].repairs.add_row(Repaired(split, file, kind))
+        for kind in doubts:
+            self.doubts.add(kind, f"{split} {file}")
+
+    def write_sheet(self, name: str, rows: Sequence[Sequence[NDArray[np.uint8]]]) -> None:
+        """Write rows of pictures of `small` to `plots/<name>`."""
+        white = [np.full((_SIDE, _SIDE, 3), 255, dtype=np.uint8)] * SHOWN
+        strips = [np.concatenate([*row, *white][:SHOWN], axis=1) for row in rows]
+        (self.folder / "plots").mkdir(exist_ok=True)
+        (self.folder / "plots" / name).write_bytes(encode_png(np.concatenate(strips)))
+
+
+def small(pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Return an RGB picture reduced to fit a square of a sheet, on white."""
+    height, width = pixels.shape[:2]
+    scale = min(1.0, _SIDE / max(height, width))
+    size = max(1, round(width * scale)), max(1, round(height * scale))
+    square = np.full((_SIDE, _SIDE, 3), 255, dtype=np.uint8)
+    square[: size[1], : size[0]] = cv2.resize(pixels, size, interpolation=cv2.INTER_AREA)
+    return square
+
+
 class Seen(NamedTuple):
     """Summary of a usable pair: size of each half (height, width), small pictures, mean and (population) std.
 
     `means` and `stds` are those of red, green and blue of A and of B, float64 (2, 3), in 0 to 255.
-    `done` and `doubts` are of each file, as in `Reading`; `is_single` is whether it looks like one picture, not A|B.
+    `readings` has what was done to and doubted of each file; `is_single` is whether it looks like one picture, not A|B.
     """
 
     size: tuple[int, int]
     means: NDArray[np.float64]
     stds: NDArray[np.float64]
     pictures: tuple[NDArray[np.uint8], ...]
-    done: tuple[tuple[str, ...], ...]
-    doubts: tuple[tuple[str, ...], ...]
+    readings: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]
     is_single: bool
 
 
@@ -60,7 +105,7 @@ class PairStatistics:
         self.sizes: Counter[tuple[int, int]] = Counter()
         self.pixels, self.sums, self.squares = 0, np.zeros((2, 3)), np.zeros((2, 3))
         self.rejected: Counter[str] = Counter()
-        self.shown: list[tuple[str, tuple[NDArray[np.uint8], ...]]] = []
+        self.shown: list[tuple[NDArray[np.uint8], ...]] = []
         self.single: list[str] = []
 
     def add(self, name: str, seen: Seen) -> None:
@@ -73,8 +118,8 @@ class PairStatistics:
         self.pixels += height * width
         self.sums += height * width * seen.means
         self.squares += height * width * (seen.stds**2 + seen.means**2)
-        if len(self.shown) < _SHOWN:
-            self.shown.append((name, seen.pictures))
+        if len(self.shown) < SHOWN:
+            self.shown.append(seen.pictures)
 
     def summary(self) -> dict[str, Any]:
         """Return all counts; sizes are width x height of one image; mean and std are over all pixels."""
@@ -94,10 +139,8 @@ class PairStatistics:
         }
 
 
-class PairPreparation(Outcome):
-    """Copies usable pairs to `<split>/` below `folder`, in their layout, and collects statistics and rejections."""
-
-    columns = Rejected._fields
+class PairPreparation(PicturePreparation):
+    """Copies usable pairs in their layout, and collects statistics and rejections."""
 
     def add(
         self,
@@ -125,28 +168,19 @@ class PairPreparation(Outcome):
         for fault in faults:
             split = split_of(Path(fault.file).stem)
             self.reject(split, Rejected(split, *fault))
-        watched = iter(tqdm(pairs, f"read {' and '.join(splits)}", unit="pair", disable=not self.progress))
-        with ThreadPoolExecutor(os.cpu_count()) as pool:
-            while batch := list(islice(watched, _AT_ONCE)):
-                chosen = [split_of(pair.name) for pair in batch]
-                outcomes = pool.map(partial(_bring, source), [self.folder / split for split in chosen], batch)
-                for split, pair, outcome in zip(chosen, batch, outcomes, strict=True):
-                    self._count(split, pair, outcome)
-
-    def _count(self, split: str, pair: Pair, seen: Seen | Fault) -> None:
-        if isinstance(seen, Fault):
-            self.reject(split, Rejected(split, *seen))
-            return
-        self.statistics[split].add(pair.name, seen)
-        for file, done, doubts in zip(pair.files, seen.done, seen.doubts, strict=True):
-            for kind in done:
-                self.statistics[split].repairs.add_row(Repaired(split, file, kind))
-            for kind in doubts:
-                self.doubts.add(kind, f"{split} {file}")
+        bring = partial(_bring, source, self.folder)
+        for pair, split, seen in self.bring(pairs, lambda pair: split_of(pair.name), bring, f"read {source.name}"):
+            if isinstance(seen, Fault):
+                self.reject(split, Rejected(split, *seen))
+                continue
+            self.statistics[split].add(pair.name, seen)
+            for file, reading in zip(pair.files, seen.readings, strict=True):
+                self.count_reading(split, file, *reading)
 
     def finish(self) -> None:
-        """Write `plots/pairs.png`, and what every preparation writes."""
-        write_sheet(self.statistics, self.folder / "plots" / "pairs.png")
+        """Write `plots/pairs.png`, rows of A above rows of B by split, and what every preparation writes."""
+        rows = [[pair[side] for pair in one.shown] for one in self.statistics.values() for side in (0, 1)]
+        self.write_sheet("pairs.png", rows)
         super().finish()
 
     def lines(self) -> Iterator[str]:
@@ -179,11 +213,12 @@ def _once(source: Path, pairs: Sequence[Pair]) -> tuple[list[Pair], list[Fault]]
     return once, twice
 
 
-def _bring(source: Path, place: Path, pair: Pair) -> Seen | Fault:
-    """Check a pair and, if it is usable, copy its files to `place`, unless they are there."""
+def _bring(source: Path, folder: Path, pair: Pair, split: str) -> Seen | Fault:
+    """Check a pair and, if it is usable, copy its files to the split in `folder`, unless they are there."""
     loaded = load_pair(source, pair)
     if isinstance(loaded, Fault):
         return loaded
+    place = folder / split
     if place != source:
         places = ("",) if len(pair.files) == 1 else ("a", "b")
         files = [Path(side, Path(file).name) for side, file in zip(places, pair.files, strict=True)]
@@ -195,14 +230,11 @@ def _bring(source: Path, place: Path, pair: Pair) -> Seen | Fault:
 
 def _seen(loaded: Loaded) -> Seen:
     height, width = loaded.a.shape[:2]
-    scale = min(1.0, _SIDE / max(height, width))
-    small = (max(1, round(width * scale)), max(1, round(height * scale)))
     images = (loaded.a, loaded.b)
     means, stds = np.stack([cv2.meanStdDev(image) for image in images], axis=1)[..., 0]
-    pictures = [np.asarray(cv2.resize(image, small, interpolation=cv2.INTER_AREA), np.uint8) for image in images]
-    done, doubts = (tuple(getattr(one, name) for one in loaded.readings) for name in ("done", "doubts"))
+    readings = tuple((one.done, one.doubts) for one in loaded.readings)
     single = len(loaded.readings) == 1 and (width < 0.95 * height or _continues(loaded.a, loaded.b))
-    return Seen((height, width), means, stds, tuple(pictures), done, doubts, single)
+    return Seen((height, width), means, stds, tuple(map(small, images)), readings, single)
 
 
 def _continues(a: NDArray[np.uint8], b: NDArray[np.uint8]) -> bool:
@@ -215,19 +247,3 @@ def _continues(a: NDArray[np.uint8], b: NDArray[np.uint8]) -> bool:
     within = (np.abs(left - last).mean() + np.abs(first - right).mean()) / 2
     alike = np.corrcoef((last - last.mean(axis=0)).ravel(), (first - first.mean(axis=0)).ravel())[0, 1]
     return bool(alike > 0.9 and np.abs(last - first).mean() <= 1.5 * max(within, 1.0))
-
-
-def write_sheet(splits: Mapping[str, PairStatistics], path: Path) -> None:
-    """Draw the first pairs of every split, A above B, with their names; same input, same bytes."""
-    with drawing(path, (1.5 * _SHOWN, 3.5 * len(splits))) as figure:
-        bands = np.ravel(figure.subfigures(len(splits), 1, squeeze=False))
-        for band, (split, statistics) in zip(bands, splits.items(), strict=True):
-            band.suptitle(f"{split} ({statistics.images} pairs), A above B")
-            columns = band.subplots(2, _SHOWN, squeeze=False).T
-            for axes in columns.flat:
-                axes.set_axis_off()
-            for (above, below), (name, (a, b)) in zip(columns, statistics.shown, strict=False):
-                above.imshow(a)
-                title = one_line(name)
-                above.set_title(title if len(title) <= 14 else f"{title[:13]}…", fontsize="small", parse_math=False)
-                below.imshow(b)

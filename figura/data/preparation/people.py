@@ -49,7 +49,7 @@ from figura.data.preparation.questions import Plausibility
 from figura.data.preparation.settings import KeypointSettings
 from figura.data.preparation.skeletons import Poses, Source, build_skeleton
 from figura.data.preparation.splits import TRAIN
-from figura.data.preparation.statistics import Statistics, write_plots
+from figura.data.preparation.statistics import Statistics
 from figura.data.preparation.wholebody import with_all_joints
 
 _AT_ONCE = 64
@@ -212,7 +212,7 @@ class Preparation(Outcome):
         self.reject(split, rejected)
 
     def finish(self) -> None:
-        """Write `facts.json` and `plots/`, and what every preparation writes."""
+        """Write `facts.json` and `plots/people.png`, and what every preparation writes."""
         facts = {
             "skeleton": None if self.skeleton is None else self.skeleton.settings(),
             "categories": [{"id": number, "name": name} for number, name in sorted(self.categories.items())],
@@ -221,7 +221,6 @@ class Preparation(Outcome):
         }
         lines = ",\n".join(f"{json.dumps(key)}: {json.dumps(value, allow_nan=False)}" for key, value in facts.items())
         write_text(self.folder / FACTS, f"{{\n{lines}\n}}\n")
-        write_plots(self.statistics, self.folder / "plots")
         write_people(self.examples, self.folder / "images", self.skeleton, self.folder / "plots" / "people.png")
         super().finish()
 

@@ -5,17 +5,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
 from PIL import Image
 
 from figura.base.errors import one_line
 from figura.data.formats.skeletons import Side, Skeleton, side_of
-from figura.data.preparation.statistics import DPI, drawing
 
 COLUMNS = 4
+DPI = 100
 SHOWN = 8
 """Images per split in the picture."""
 
@@ -67,7 +70,10 @@ def write_people(splits: Mapping[str, Examples], folder: Path, skeleton: Skeleto
     chosen = {split: one.chosen() for split, one in splits.items()}
     rows = {split: _row_heights(splits[split], numbers, folder) for split, numbers in chosen.items()}
     heights = [sum(one) + _TITLE for one in rows.values()]
-    with drawing(path, (COLUMNS * _PANEL, sum(heights) + _TITLE)) as figure:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with matplotlib.rc_context(matplotlib.rcParamsDefault):  # ignore the user's matplotlibrc
+        figure = Figure(figsize=(COLUMNS * _PANEL, sum(heights) + _TITLE), layout="constrained")
+        FigureCanvasAgg(figure)
         bands = np.ravel(figure.subfigures(len(splits) + 1, 1, height_ratios=[*heights, _TITLE], squeeze=False))
         for band, (split, numbers) in zip(bands, chosen.items(), strict=False):
             band.suptitle(split)
@@ -79,6 +85,7 @@ def write_people(splits: Mapping[str, Examples], folder: Path, skeleton: Skeleto
                 _draw(axes, splits[split], number, folder, skeleton)
         if any(one.annotations for one in splits.values()):
             bands[-1].legend(handles=_legend(skeleton), loc="center", ncols=8, frameon=False, fontsize="small")
+        figure.savefig(path, dpi=DPI, metadata={"Software": None})
 
 
 def _row_heights(examples: Examples, numbers: Sequence[int], folder: Path) -> list[float]:

@@ -1,27 +1,17 @@
-"""Statistics of a people dataset as numbers and plots: counts, person heights, visibility of joints."""
+"""Statistics of a people dataset: counts, heights of persons, visibility of joints."""
 
 from array import array
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-import matplotlib
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 
-from figura.base.errors import one_line
 from figura.data.preparation.outcome import Repairs
 
-DPI = 100
 QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
 VISIBILITY = ("unlabelled", "hidden", "visible")
 _NAMED = 8  # categories listed in the line of a split
-_BARS = 100  # maximum per split in the plot of persons per image
 
 
 class Statistics:
@@ -150,77 +140,3 @@ def _quantiles(lengths: "array[float]") -> dict[str, float]:
     """Return level -> quantile, two decimals; empty without lengths."""
     values = np.quantile(lengths, QUANTILES) if lengths else np.zeros(0)
     return {f"{level:.2f}": round(float(value), 2) for level, value in zip(QUANTILES, values, strict=False)}
-
-
-def write_plots(splits: Mapping[str, Statistics], folder: Path) -> None:
-    """Write `persons_per_image.png`, `person_height.png` and `keypoint_visibility.png`; same input, same bytes.
-
-    Splits without annotations are skipped; if there are no others, nothing is written.
-    """
-    splits = {split: one for split, one in splits.items() if one.annotated}
-    if not splits:
-        return
-    with drawing(folder / "persons_per_image.png", (6.4, 4.8), "Persons per image") as figure:
-        _persons_per_image(splits, figure.subplots())
-    with drawing(folder / "person_height.png", (6.4, 4.8), "Height of persons") as figure:
-        _person_height(splits, figure.subplots())
-    if any(one.with_keypoints for one in splits.values()):
-        joints = max((one.joints for one in splits.values()), key=len)
-        size = (max(6.4, 4.8 * len(splits)), max(4.8, 0.19 * len(joints) + 1.0))
-        path = folder / "keypoint_visibility.png"
-        with drawing(path, size, "Visibility of joints, persons with keypoints") as figure:
-            _keypoint_visibility(splits, figure.subplots(1, len(splits), sharey=True, squeeze=False)[0])
-
-
-@contextmanager
-def drawing(path: Path, size: tuple[float, float], title: str = "") -> Iterator[Figure]:
-    """Yield a figure of this size, inches, and write it to a PNG; same content, same bytes."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with matplotlib.rc_context(matplotlib.rcParamsDefault):  # ignore the user's matplotlibrc
-        figure = Figure(figsize=size, layout="constrained")
-        FigureCanvasAgg(figure)
-        if title:
-            figure.suptitle(title)
-        yield figure
-        figure.savefig(path, dpi=DPI, metadata={"Software": None})
-
-
-def _persons_per_image(splits: Mapping[str, Statistics], axes: Axes) -> None:
-    most = max(max(one.persons_of.values(), default=0) for one in splits.values())
-    step = most // _BARS + 1  # numbers of persons per bar
-    width = 0.8 / len(splits) * step
-    for place, (split, statistics) in enumerate(splits.items()):
-        counts = np.bincount(np.array(list(statistics.persons_of.values()), dtype=np.int64) // step, minlength=1)
-        shift = (place - (len(splits) - 1) / 2) * width
-        bars = np.arange(len(counts)) * step + shift
-        axes.bar(bars, counts / counts.sum(), width, label=f"{split} ({counts.sum()} images)")
-    axes.set(xlabel="persons", ylabel="share of images")
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axes.legend()
-
-
-def _person_height(splits: Mapping[str, Statistics], axes: Axes) -> None:
-    edges = np.linspace(0, max((max(one.heights, default=1) for one in splits.values()), default=1), 31)
-    for split, statistics in splits.items():
-        counts = np.histogram(statistics.heights, edges)[0]
-        shares = counts / max(counts.sum(), 1)
-        axes.stairs(shares, edges, fill=True, alpha=0.5, label=f"{split} ({len(statistics.heights)} persons)")
-    axes.set(xlabel="height of the box, pixels", ylabel="share of persons")
-    axes.legend()
-
-
-def _keypoint_visibility(splits: Mapping[str, Statistics], every: Sequence[Axes]) -> None:
-    for axes, (split, statistics) in zip(every, splits.items(), strict=True):
-        names = [one_line(name) for name in statistics.joints]
-        shares = np.array(statistics.visibility) / max(statistics.with_keypoints, 1)
-        start = np.zeros(len(statistics.joints))
-        for name, share, colour in zip(
-            VISIBILITY[::-1], shares.T[::-1], ("tab:green", "tab:orange", "0.8"), strict=True
-        ):
-            axes.barh(names, share, left=start, color=colour, label=name)
-            start += share
-        axes.set(title=f"{split} ({statistics.with_keypoints} persons)", xlabel="share", xlim=(0, 1))
-        axes.tick_params(axis="y", labelsize="small" if len(names) > 30 else "medium")
-        axes.margins(y=0.01)
-    every[0].invert_yaxis()
-    every[-1].legend(loc="lower right")
