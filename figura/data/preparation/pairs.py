@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
+from figura.base.errors import UserError
 from figura.base.pictures import encode_png, other_files
-from figura.data.formats.pair_files import Fault, Loaded, Pair, find_pairs, load_pair, sides
+from figura.data.formats.pair_files import LAYOUTS, Fault, Loaded, Pair, find_pairs, load_pair, sides, split_folders
 from figura.data.preparation.outcome import Outcome, Repaired, Repairs
 
 SHOWN = 8
@@ -142,20 +143,18 @@ class PairStatistics:
 class PairPreparation(PicturePreparation):
     """Copies usable pairs in their layout, and collects statistics and rejections."""
 
-    def add(
-        self,
-        splits: tuple[str, ...],
-        source: Path,
-        root: Path,
-        split_of: Callable[[str], str],
-        parts: tuple[str, ...] | None = None,
-    ) -> None:
-        """Read every pair of the folder `source` once, and store the usable ones as `Reading.stored` does.
+    def add(self, splits: tuple[str, ...], source: Path, root: Path, key: str, split_of: Callable[[str], str]) -> None:
+        """Read every pair of the split's folders once, and store the usable ones as `Reading.stored` does.
 
-        `split_of` maps the name of a pair to one of `splits`. No file may be outside `root`. `parts` are those of
-        `find_pairs`. Stores nothing if `source` is already the split's folder.
+        The folders are those of `split_folders`. `split_of` maps the name of a pair to one of `splits`. No file may be
+        outside `root`. Nothing is stored if `source` is already the split's folder.
+
+        Raises:
+            UserError: there are no folders; `key` is the setting that names them.
         """
-        parts = parts or sides(source)
+        if (found := split_folders(source)) is None:
+            raise UserError(f"{key}: no folder {source}; it may hold {LAYOUTS}{_layout_there(source)}")
+        source, parts = found
         pairs, faults = find_pairs(source, root, parts)
         for part in parts:
             self.left_out += other_files(
@@ -194,6 +193,16 @@ class PairPreparation(PicturePreparation):
                     "pictures, or files of the same names in the folders a and b"
                 )
             yield f"{split}: {one.images} pairs, {one.rejected.total()} rejected"
+
+
+def _layout_there(folder: Path) -> str:
+    """Return the end of a message about a missing folder of pairs: what there is instead."""
+    if not folder.parent.is_dir():
+        return ""
+    if len(there := sides(folder.parent)) == 2:
+        return f". {folder.parent} holds {' and '.join(there)} without splits, which `train: .` reads"
+    names = sorted(one.name for one in folder.parent.iterdir() if one.is_dir())
+    return f". {folder.parent} holds {', '.join(names[:8]) or 'no folders'}"
 
 
 def _once(source: Path, pairs: Sequence[Pair]) -> tuple[list[Pair], list[Fault]]:

@@ -24,12 +24,11 @@ def prepare(entry: Dataset, name: str, root: Path, progress: bool = False) -> Pa
             all records (images and annotations, or pairs) are rejected; they are then listed in
             `data/prepared/<name>.rejected.csv`.
     """
-    from figura.data.preparation.pairs import PairPreparation
     from figura.data.preparation.people import Preparation
     from figura.data.preparation.sources import KINDS, RawFolder
-    from figura.data.preparation.unpaired import UnpairedPreparation
 
     final, section = root / PREPARED / name, entry.section
+    kind, add = KINDS[entry.kind]
     source = RawFolder(root / entry.source, f"{PARAMS}: datasets.{name}.{entry.kind}", entry.seed)
     if not source.folder.is_dir() and entry.kind not in DRAWN:
         raise UserError(
@@ -37,15 +36,9 @@ def prepare(entry: Dataset, name: str, root: Path, progress: bool = False) -> Pa
             "data/raw/README.md)"
         )
     with hold(final, final.with_name(f".{name}.lock")), replacing_folder(final) as folder:
-        preparation: Preparation | PairPreparation | UnpairedPreparation
-        if entry.kind in ("catalogue", "paired"):
-            preparation = PairPreparation(folder, progress)
-        elif entry.kind in ("day_night", "unpaired"):
-            preparation = UnpairedPreparation(folder, progress)
-        else:
-            category, keypoints = (getattr(section, one, None) for one in ("category", "keypoints"))
-            preparation = Preparation(folder, progress, category, keypoints, source.key)
-        for line in KINDS[entry.kind](preparation, section, source):
+        people = {one: getattr(section, one, None) for one in ("category", "keypoints")} | {"key": source.key}
+        preparation = kind(folder, progress, **(people if kind is Preparation else {}))
+        for line in add(preparation, section, source):
             print(printable(line))
         _check_rejected(preparation, entry, name, final.with_name(f"{name}.rejected.csv"))
         preparation.finish()

@@ -11,7 +11,6 @@ from typing import Any
 from figura.base.errors import UserError
 from figura.base.pictures import picture_files
 from figura.data.formats.exports import Entry, Export, open_export
-from figura.data.formats.pair_files import LAYOUTS, sides, split_folders
 from figura.data.formats.records import Conventions, UnusableError, whole_number
 from figura.data.formats.yolo import open_yolo, yolo_file
 from figura.data.preparation.categories import stated_names
@@ -20,6 +19,7 @@ from figura.data.preparation.exported import Converted, write_export
 from figura.data.preparation.image_records import record_key
 from figura.data.preparation.market1501 import read_market1501
 from figura.data.preparation.matching import Joints
+from figura.data.preparation.outcome import Outcome
 from figura.data.preparation.pair_list import write_pair_list
 from figura.data.preparation.pairs import PairPreparation
 from figura.data.preparation.people import Preparation, Raw
@@ -67,21 +67,17 @@ def add_synthetic(preparation: Preparation, settings: SyntheticSettings, source:
     return []
 
 
-def add_catalogue(preparation: PairPreparation, settings: CatalogueSettings, source: RawFolder) -> list[str]:
-    """Draw image pairs, and add them."""
-    write_catalogue(settings, source.seed, preparation.folder, preparation.progress)
+def add_drawn(
+    write: Callable[..., None],
+    preparation: PairPreparation | UnpairedPreparation,
+    settings: CatalogueSettings,
+    source: RawFolder,
+) -> list[str]:
+    """Draw people in rooms by `write`, and add them."""
+    folder = preparation.folder
+    write(settings, source.seed, folder, preparation.progress)
     for split in SPLITS:
-        place = preparation.folder / split
-        preparation.add((split,), place, preparation.folder, partial(drawn_split, 0, {}, rest=split))
-    return []
-
-
-def add_day_night(preparation: UnpairedPreparation, settings: CatalogueSettings, source: RawFolder) -> list[str]:
-    """Draw people by day and by night, and add them."""
-    write_day_night(settings, source.seed, preparation.folder, preparation.progress)
-    for split in SPLITS:
-        place = preparation.folder / split
-        preparation.add((split,), place, preparation.folder, split, partial(drawn_split, 0, {}, rest=split))
+        preparation.add((split,), folder / split, folder, split, partial(drawn_split, 0, {}, rest=split))
     return []
 
 
@@ -251,37 +247,14 @@ def _value(record: Mapping[str, Any], dotted: str | None) -> Any:
     return value
 
 
-def add_pairs(preparation: PairPreparation, folders: Folders, source: RawFolder) -> list[str]:
-    """Add folders of image pairs."""
-    for split in in_order(folders.splits):
-        folder = source.path(folders.splits[split], split)
-        found = split_folders(folder)
-        if found is None:
-            raise UserError(f"{source.key}.{split}: no folder {folder}; it may hold {LAYOUTS}{_layout_there(folder)}")
-        shares = folders.shares if split == TRAIN else {}
-        split_of = partial(drawn_split, source.seed, shares, rest=split)
-        preparation.add((split, *in_order(shares)), found[0], source.folder, split_of, found[1])
-    return []
-
-
-def add_unpaired(preparation: UnpairedPreparation, folders: Folders, source: RawFolder) -> list[str]:
-    """Add two folders of pictures a split."""
+def add_folders(preparation: PairPreparation | UnpairedPreparation, folders: Folders, source: RawFolder) -> list[str]:
+    """Add the folders of image pairs, or of two sets of pictures, split by split."""
     for split in in_order(folders.splits):
         shares = folders.shares if split == TRAIN else {}
         split_of = partial(drawn_split, source.seed, shares, rest=split)
         folder, key = source.path(folders.splits[split], split), f"{source.key}.{split}"
         preparation.add((split, *in_order(shares)), folder, source.folder, key, split_of)
     return []
-
-
-def _layout_there(folder: Path) -> str:
-    """Return the end of a message about a missing folder of pairs: what there is instead."""
-    if not folder.parent.is_dir():
-        return ""
-    if len(there := sides(folder.parent)) == 2:
-        return f". {folder.parent} holds {' and '.join(there)} without splits, which `train: .` reads"
-    names = sorted(one.name for one in folder.parent.iterdir() if one.is_dir())
-    return f". {folder.parent} holds {', '.join(names[:8]) or 'no folders'}"
 
 
 def add_images(preparation: Preparation, folders: Folders, source: RawFolder) -> list[str]:
@@ -402,15 +375,15 @@ def _add_pair_lists(preparation: Preparation, pairs: Mapping[str, str], source: 
     return lines
 
 
-KINDS: dict[str, Callable[[Any, Any, RawFolder], list[str]]] = {
-    "synthetic": add_synthetic,
-    "coco": add_coco,
-    "market1501": add_market1501,
-    "deepfashion": add_deepfashion,
-    "catalogue": add_catalogue,
-    "paired": add_pairs,
-    "day_night": add_day_night,
-    "unpaired": add_unpaired,
-    "images": add_images,
+KINDS: dict[str, tuple[type[Outcome], Callable[[Any, Any, RawFolder], list[str]]]] = {
+    "synthetic": (Preparation, add_synthetic),
+    "coco": (Preparation, add_coco),
+    "market1501": (Preparation, add_market1501),
+    "deepfashion": (Preparation, add_deepfashion),
+    "images": (Preparation, add_images),
+    "catalogue": (PairPreparation, partial(add_drawn, write_catalogue)),
+    "paired": (PairPreparation, add_folders),
+    "day_night": (UnpairedPreparation, partial(add_drawn, write_day_night)),
+    "unpaired": (UnpairedPreparation, add_folders),
 }
-"""Kind of a dataset -> what adds its records to a preparation, with its section; it returns lines to print."""
+"""Kind of a dataset -> its preparation, and what adds the records of its section and returns lines to print."""
