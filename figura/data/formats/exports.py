@@ -88,9 +88,7 @@ class Export:
 def open_export(path: Path, key: str) -> Export | None:
     """Return what a file or folder holds; None for a COCO file, and for a file that is no JSON.
 
-    Args:
-        path: the file or folder.
-        key: the dotted key of the setting that names it, for errors.
+    `key` is the dotted key of the setting that names it, for errors.
 
     Raises:
         UserError: it cannot be read, or it is a format that figura does not read; the message names the format and what

@@ -34,11 +34,9 @@ def yolo_file(path: Path) -> Path | None:
 
 
 def open_yolo(path: Path, root: Path) -> dict[str, Export]:
-    """Return split -> the records of its pictures, whose names are relative to `root`.
+    """Return split -> the records of its pictures, whose names are relative to `root`, the folder of the dataset.
 
-    Args:
-        path: the data.yaml.
-        root: the folder of the dataset; no file outside of it is read.
+    No file outside of it is read.
 
     Raises:
         UserError: data.yaml is no map, names no folder of pictures that exists below `root`, or has wrong values.

@@ -40,11 +40,12 @@ def write_export(
 
     Pictures that the export does not mention are left out, as nobody knows who is in them. Joints are in the dataset's
     order; all else of a record stays for `normalise`. Files that are no pictures get the size 1 x 1: `Preparation`
-    reads each and rejects them.
+    reads each and rejects them. If the export has no category, the file has only images, like COCO's
+    `image_info_*.json`.
 
     Args:
         path: the file to write.
-        export: the records; without a category, the file has only images, like COCO's `image_info_*.json`.
+        export: the records.
         joints: those of its records, and the dataset's.
         images: the folder of the pictures.
         key: the dotted key of the settings.

@@ -57,13 +57,8 @@ class ImageRecord:
 class Scan:
     """What is known of the records of a file before they are read one by one.
 
-    Attributes:
-        further: is called with each section and record, too.
-        joints: how many numbers the joints have.
-        files: id -> file name.
-        several: ids that records of different files have.
-        largest_image: the largest id below `_FREE`: those that preparation makes up follow, and must have 64 bits.
-        largest_annotation: likewise.
+    `further` is called with each section and record, too. `files` maps ids to file names; `several` are ids of several
+    files. The largest ids are below `_FREE`: those that preparation makes up follow, and must have 64 bits.
     """
 
     further: Callable[[str, Any], None] | None
@@ -91,15 +86,10 @@ class Scan:
 
 
 class ImageRecords:
-    """The image records of a file.
+    """The image records of a file, whose images are in `folder`, below a `root` that no path may leave.
 
-    Args:
-        folder: the folder of the images.
-        root: the folder that no path may leave.
-        scan: what is known of all records.
-        wanted: which way up turned pictures are read; None for the one that fits.
-        repair: counts a repair: id or name, kind, before, after.
-        doubt: counts what looks wrong: kind, file.
+    `wanted` is which way up turned pictures are read, None for the one that fits. `repair` counts a repair (id or name,
+    kind, before, after), `doubt` what looks wrong (kind, file).
     """
 
     def __init__(

@@ -78,12 +78,11 @@ class Outcome:
 
     Attributes:
         statistics: by split: `images`, a number; `rejected`, a count of reasons; `repairs`; and `summary()`.
-        rejected: a row of `rejected.csv` each, with a `reason`.
+        rejected: rows of `rejected.csv`, whose header is `columns`.
         doubts: what looks wrong, for warnings.
         notes: further lines to print.
         left_out: files that are no records, by what they are.
-        records: their number.
-        columns: the header of `rejected.csv`.
+        records: the number of all records.
     """
 
     columns: ClassVar[tuple[str, ...]]

@@ -95,14 +95,8 @@ class Preparation(Outcome):
     """Converts raw files to `<split>.json` and `images/<split>/` below `folder`; collects statistics and repairs.
 
     All splits have the same category of people and the same joints, defined by the first file, so add that of the split
-    train first.
-
-    Args:
-        folder: output folder.
-        progress: whether to show progress bars.
-        category: the category of people in the files, or several to merge (`choose_people`).
-        keypoints: the settings of the joints.
-        key: the dotted key of the settings in messages; it has `category` and `keypoints`.
+    train first. `category` is that of people in the files, or several to merge (`choose_people`); it and `keypoints`
+    are the settings at the dotted `key`.
     """
 
     columns = Rejected._fields

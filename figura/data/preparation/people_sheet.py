@@ -59,14 +59,7 @@ class Examples:
 
 
 def write_people(splits: Mapping[str, Examples], folder: Path, skeleton: Skeleton | None, path: Path) -> None:
-    """Draw the first images of every split with boxes, joints and connections; same input, same bytes.
-
-    Args:
-        splits: the examples of each split.
-        folder: the folder of the images.
-        skeleton: the joints and connections of people; None if there are none.
-        path: the PNG file to write.
-    """
+    """Draw the first images of every split with boxes, joints and connections as a PNG; same input, same bytes."""
     chosen = {split: one.chosen() for split, one in splits.items()}
     rows = {split: _row_heights(splits[split], numbers, folder) for split, numbers in chosen.items()}
     heights = [sum(one) + _TITLE for one in rows.values()]

@@ -17,11 +17,8 @@ from figura.data.preparation.pictures import size_of
 def open_poses(path: Path, key: str, names: Sequence[str], min_confidence: float) -> Export:
     """Return the poses in a file or folder: a COCO file, or the results of a pose network.
 
-    Args:
-        path: the file or folder.
-        key: the dotted key of the settings, for errors.
-        names: the joints in the settings; empty for those of the poses.
-        min_confidence: that in the settings, which a COCO file cannot meet.
+    `key` is the dotted key of the settings, `names` are the joints there, and `min_confidence` is theirs, which a COCO
+    file cannot meet.
 
     Raises:
         UserError: there are none, they are of another format, or their joints have no names.
@@ -72,12 +69,8 @@ def _annotated(path: Path, names: Sequence[str], key: str) -> Export:
 class PicturePoses:
     """The people of an export by file name; of several in a picture, the first of the highest score, or largest box.
 
-    `faults` are unusable records, `pictures` is the number of those found so far. All people that count are in memory.
-
-    Args:
-        export: the poses.
-        joints: those of the poses, and the dataset's.
-        images: the folder of the pictures.
+    `images` is the folder of the pictures, `pictures` the number of those found so far; `faults` are unusable records.
+    All people that count are in memory.
     """
 
     def __init__(self, export: Export, joints: Joints, images: Path) -> None:

@@ -129,14 +129,7 @@ def measured_pose(places: Floats, flip: Sequence[int], connections: Sequence[tup
 
 @dataclass(frozen=True)
 class Source:
-    """Information about a dataset's joints besides their settings.
-
-    Attributes:
-        path: the annotation file.
-        people: the category of people in it, and the names of their joints.
-        poses: the annotated instances.
-        key: the dotted key of the settings.
-    """
+    """A dataset's category of people in the annotation file `path`, and its poses; `key` is that of the settings."""
 
     path: Path
     people: People

@@ -18,12 +18,8 @@ class Statistics:
     """Counts over one split, record by record.
 
     A person is an annotation of the category of people, except crowd regions. A person has keypoints if any is
-    labelled. Persons with the same `person_id` are one identity; a person without it has none.
-
-    Args:
-        people: the id of the category of people; None if there is none.
-        joints: the names of their joints.
-        annotated: whether the split's source has annotations.
+    labelled. Persons with the same `person_id` are one identity; a person without it has none. `people` is the id of
+    the category, or None; `annotated` is whether the split's source has annotations.
     """
 
     def __init__(self, people: int | None, joints: Sequence[str], annotated: bool = True) -> None:
