@@ -239,7 +239,6 @@ def test_settings_name_joints_that_the_category_does_not(tmp_path):
         ({}, {"keypoints": ["a", "b"]}, r"keypoints\.keypoints: found 2 names; .* has 5 keypoints: nose"),
         ({}, {"set": "ap10k"}, r"coco\.keypoints: the set 'ap10k' has 17 joints, left_eye.*a\.json has 5, nose, left"),
         ({"skeleton": [[0, 5]]}, {}, r"dog: skeleton: found \[0, 5\]; expected joints from 1 to 5"),
-        ({"skeleton": [[1, 1]]}, {}, r"expected pairs of two joints"),
         (
             {"sigmas": 0.1},
             {},
@@ -280,12 +279,6 @@ def test_a_set_in_another_order_has_the_order_of_the_file(tmp_path):
     assert [(16 - a, 16 - b) for a, b in skeleton.connections] == list(COCO.connections)
 
 
-def test_a_set_of_other_joints_is_refused(tmp_path):
-    person = PERSON | {"keypoints": ["snout", *KEYPOINTS[1:]]}
-    with pytest.raises(UserError, match=r"coco\.keypoints: the set 'coco' has 17 joints, nose, .* has 17, snout, "):
-        prepared(tmp_path, [person], [boxed(1)], keypoints=KeypointSettings(set="coco"))
-
-
 @pytest.mark.parametrize(
     ("value", "message"),
     [
@@ -297,28 +290,6 @@ def test_faulty_settings(value, message):
     with pytest.raises(ValidationError, match=message):
         KeypointSettings.model_validate(value)
     assert KeypointSettings.model_validate("ap10k") == KeypointSettings(set="ap10k")
-
-
-def test_wrong_lengths_cost_the_joints(tmp_path):
-    records = [annotation(number, flat(PLACES)) for number in (1, 4, 5)]
-    records += [annotation(2, [5, 25, 2] * 17), annotation(3, [5] * 14)]
-    preparation, content = prepared(tmp_path, [DOG], records)
-    assert [(one["id"], "keypoints" in one, one["num_keypoints"]) for one in content["annotations"]] == [
-        (1, True, 5), (2, False, 0), (3, False, 0), (4, True, 5), (5, True, 5),
-    ]  # fmt: skip
-    assert not preparation.rejected
-    assert dict(preparation.repairs().counts) == {"keypoints that are not 5 joints": 2}
-
-
-@pytest.mark.parametrize("keypoints", [flat(PLACES), PLACES.tolist()])
-def test_joints_without_names_are_asked_for(tmp_path, keypoints):
-    numbers = 15 if len(keypoints) == 15 else 10
-    record = annotation(1, flat(PLACES)) | {"keypoints": keypoints}
-    message = rf"1 of 1 annotations have {numbers} numbers, 5 joints, and no category names them; write .* to coco$"
-    with pytest.raises(UserError, match=message):
-        prepared(tmp_path, [{"id": 18, "name": "dog"}], [record], category="dog")
-    _, content = prepared(tmp_path / "none", [{"id": 18, "name": "dog"}], [annotation(1, [0] * 15)], category="dog")
-    assert "keypoints" not in content["annotations"][0]
 
 
 # --- the category ---
@@ -505,12 +476,6 @@ def test_a_test_set_of_images_alone(tmp_path, categories):
     assert not json.loads((folder / "statistics.json").read_text())["test-dev"]["annotated"]
     assert facts["categories"] == [{"id": 18, "name": "dog"}]
     assert list(preparation.lines())[-1] == "test-dev: 3 images without annotations, 0 records rejected"
-
-
-def test_training_needs_annotations(tmp_path):
-    path = write_raw(tmp_path, [PERSON], None)
-    with pytest.raises(UserError, match=r"a\.json: annotations is missing, as in COCO's image-info files; .*train"):
-        add(Preparation(tmp_path), path, "train", "validation")
 
 
 @pytest.mark.parametrize(

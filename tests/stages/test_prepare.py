@@ -68,6 +68,7 @@ def load(split):
     return json.loads((PREPARED / f"{split}.json").read_text())
 
 
+@pytest.mark.usefixtures("with_plots")
 def test_prepared_folder(capsys):
     document = write_raw()
     assert run(main, ["people"]) == 0
@@ -97,12 +98,6 @@ def test_prepared_folder(capsys):
     named = json.loads((PREPARED / "manifest.json").read_text())
     assert named["files"] == 30 + 5
     assert named["sha256"] in capsys.readouterr().out
-
-
-@pytest.mark.usefixtures("with_plots")
-def test_same_input_same_bytes():
-    write_raw()
-    assert run(main, ["people"]) == 0
     first = content(PREPARED)
     assert run(main, ["people"]) == 0
     assert content(PREPARED) == first
@@ -142,41 +137,20 @@ def test_statistics():
     assert min(one["person_height_quantiles"]["0.00"] for one in both) == 10.5
 
 
-def broken_file():
-    Path("raw/images/003.jpg").unlink()
-
-
 def broken_picture():
     path = Path("raw/images/003.jpg")
     path.write_bytes(path.read_bytes()[:-200])
 
 
-def broken_annotation(**changes):
-    def change():
-        document = json.loads(Path("raw/annotations.json").read_text())
-        document["annotations"][-2].update(changes)  # id 2, on image 3
-        Path("raw/annotations.json").write_text(json.dumps(document))
-
-    return change
-
-
-def broken_name():
-    Path("secret.jpg").write_bytes(Path("raw/images/003.jpg").read_bytes())
+def broken_annotation():
     document = json.loads(Path("raw/annotations.json").read_text())
-    next(one for one in document["images"] if one["id"] == 3)["file_name"] = "../../secret.jpg"
+    document["annotations"][-2] |= {"bbox": None, "keypoints": [0] * 51, "segmentation": []}  # id 2, on image 3
     Path("raw/annotations.json").write_text(json.dumps(document))
 
 
 BROKEN = {
-    "missing file": (broken_file, [("image", "3", "image file missing")]),
     "truncated JPEG": (broken_picture, [("image", "3", "image file broken")]),
-    "path leaves": (broken_name, [("image", "3", "path leaves the data root")]),
-    "no box": (
-        broken_annotation(bbox=None, keypoints=[0] * 51, segmentation=[]),
-        [("annotation", "2", "box is not four numbers")],
-    ),
-    "no image": (broken_annotation(image_id=99), [("annotation", "2", "annotation without image")]),
-    "id no text": (broken_annotation(image_id="\ud800"), [("annotation", "2", "annotation without image")]),
+    "no box": (broken_annotation, [("annotation", "2", "box is not four numbers")]),
 }
 
 
@@ -200,7 +174,7 @@ def test_broken_records_are_dropped_and_listed(kind):
     assert sum(one.get("annotation of a rejected image", 0) for one in counted) == on_image_3
 
 
-@pytest.mark.parametrize("kind", ["truncated JPEG", "no box"])
+@pytest.mark.parametrize("kind", BROKEN)
 def test_too_many_broken_records_leave_everything(kind, capsys):
     write_raw()
     assert run(main, ["people"]) == 0
@@ -220,17 +194,6 @@ def test_too_many_broken_records_leave_everything(kind, capsys):
     write_raw()
     assert run(main, ["people"]) == 0
     assert sorted(path.name for path in PREPARED.parent.iterdir()) == ["people"]
-
-
-@pytest.mark.parametrize("text", ["", '{"images": [', "{}", '{"images": [], "annotations": [], "categories": []}'])
-def test_faulty_annotation_file(text, capsys):
-    write_raw()
-    assert run(main, ["people"]) == 0
-    before = content(PREPARED)
-    Path("raw/annotations.json").write_text(text)
-    assert run(main, ["people"]) == 1
-    assert "annotations.json: " in capsys.readouterr().err
-    assert content(PREPARED) == before
 
 
 def test_a_category_that_cannot_be_printed(capsys):
@@ -373,11 +336,6 @@ def test_faulty_params(text):
     Path("data/params.yaml").write_text(text)
     with pytest.raises(UserError, match=r"data/params\.yaml"):
         read_dataset("../x")
-
-
-def test_numbers_are_read_as_dvc_reads_them():
-    Path("data/params.yaml").write_text(Path("data/params.yaml").read_text().replace("0.0", "5e-2"))
-    assert read_dataset("people").max_rejected == 0.05
 
 
 # --- real data ---

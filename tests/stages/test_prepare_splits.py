@@ -14,10 +14,9 @@ from figura.base.error_collector import ErrorCollector, validated
 from figura.base.errors import UserError
 from figura.base.exit_status import run
 from figura.base.yaml12 import parse_yaml
-from figura.data.formats.prepared import splits_of, without_split
+from figura.data.formats.prepared import splits_of
 from figura.data.preparation.datasets import Dataset
 from figura.data.preparation.splits import drawn_split, joined_groups
-from models.images.pairs import ImagePairs
 from models.people.persons import Persons
 from models.super_resolution.patches import Patches
 from stages.prepare import main
@@ -83,21 +82,15 @@ def test_people_with_a_file_for_each_split(capsys):
 
 def test_shares_of_people_by_image():
     write_people("all.json", range(1, 61))
-    write_params(images="images", annotations="all.json", shares={"validation": 0.3, "test": 0.2})
+    write_people("more.json", range(61, 66))
+    files = {"train": "all.json", "more": "more.json"}
+    write_params(images="images", annotations=files, shares={"validation": 0.3, "test": 0.2})
     assert run(main, ["mine"]) == 0
+    assert images_of("more") == set(range(61, 66))
     chosen = {"validation": lambda f: f < 0.3, "test": lambda f: 0.3 <= f < 0.5, "train": lambda f: f >= 0.5}
     for split, holds in chosen.items():
         assert images_of(split) == {number for number in range(1, 61) if holds(fraction(number))}
         assert len(images_of(split)) > 5
-
-
-def test_shares_are_of_the_training_file_alone():
-    write_people("a.json", range(1, 31))
-    write_people("b.json", range(31, 41))
-    write_params(images="images", annotations={"train": "a.json", "test": "b.json"}, shares={"validation": 0.3})
-    assert run(main, ["mine"]) == 0
-    assert images_of("test") == set(range(31, 41))
-    assert images_of("train") | images_of("validation") == set(range(1, 31))
 
 
 def test_images_that_share_a_person_belong_to_one_split(capsys):
@@ -143,20 +136,6 @@ def test_an_empty_split_is_told_with_the_others(capsys):
 
 
 # --- image pairs ---
-
-
-def test_splits_of_pairs():
-    for split, count in {"train": 5, "val": 3, "test": 2}.items():
-        for number in range(count):
-            write_picture(f"raw/{split}/{number}.png", number)
-    write_params("paired", train="train", validation="val", test="test")
-    assert run(main, ["mine"]) == 0
-    for split, count in {"train": 5, "validation": 3, "test": 2}.items():
-        dataset = ImagePairs(root=str(PREPARED), split=split, direction="a_to_b", crop_size=8)
-        assert len(dataset) == count
-    assert splits_of(PREPARED) == ["test", "train", "validation"]
-    assert list(json.loads((PREPARED / "statistics.json").read_text())) == ["train", "validation", "test"]
-    assert "has the splits test, train, validation (did you mean 'test'?)" in without_split(PREPARED, "tests")
 
 
 def test_shares_of_pairs_by_name():

@@ -267,6 +267,7 @@ SAME = {
     "names ../": (images(lambda one: one.update(file_name=f"../{one['file_name']}")), {NAMES: COUNT}),
     "category as text": (lambda raw: raw["categories"][0].update(id="1"), {}),
     "annotations first": (lambda raw: dict(sorted(raw.items())), {}),
+    "person_id huge": (put(person_id=10**400), {"person_id that is no whole number": COUNT}),
     "infinity elsewhere": (put(note=float("inf")), {"keys whose value JSON does not have": COUNT}),
 }  # fmt: skip
 
@@ -342,6 +343,7 @@ def around(one):
         (both(without("area"), put(bbox=[0, 0, 0, 0])), {FROM_JOINTS: COUNT}),
         (both(without("area"), put(bbox=[1, 2, 3])), {FROM_JOINTS: COUNT}),
         (both(without("area"), put(bbox="none")), {FROM_JOINTS: COUNT}),
+        (both(without("area"), put(bbox=[0, 0, 10**400, 9])), {FROM_JOINTS: COUNT}),
         (both(without("area"), box(lambda x, y, w, h: [x, y, w, 0])), {FROM_JOINTS: COUNT}),
     ],
 )
@@ -365,7 +367,7 @@ def test_boxes_that_are_tight_are_widened(prepare):
         assert np.allclose(one["bbox"], around(before), atol=0.02)
 
 
-@pytest.mark.parametrize("area", [1, 0, -5, WIDTH * HEIGHT, True, "large"])
+@pytest.mark.parametrize("area", [1, 0, -5, WIDTH * HEIGHT, True, "large", 10**400])
 def test_areas_in_another_unit(prepare, area):
     found = prepare(put(area=area))
     assert found.repaired == {AREAS: COUNT}
@@ -436,6 +438,7 @@ REGION = "regions ignored in training and evaluation"
         (first_joint(9000, 40, 2), "keypoint far outside of the image"),
         (first("category_id", 9), "category unknown"),
         (first("category_id", "person"), "category unknown"),
+        (first("category_id", 10**400), "category unknown"),
     ],
 )
 def test_people_who_cannot_be_used_become_crowd_regions(prepare, change, reason):
@@ -455,6 +458,7 @@ def test_people_who_cannot_be_used_become_crowd_regions(prepare, change, reason)
         (first("image_id", None), "annotation without image"),
         (first("image_id", True), "annotation without image"),
         (first("image_id", "\ud800"), "annotation without image"),
+        (first("image_id", 10**400), "annotation without image"),
         (lambda raw: raw["annotations"].__setitem__(0, 5), "not an object"),
         (lambda raw: raw["annotations"][0].update(bbox=[5, 5, 0, 0], keypoints=None), "box without extent"),
         (lambda raw: raw["annotations"][0].update(bbox=None, keypoints=[0] * 51), "box is not four numbers"),
