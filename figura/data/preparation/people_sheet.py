@@ -2,30 +2,32 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-import matplotlib
+import cv2
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
-from matplotlib.patches import Patch, Rectangle
-from PIL import Image
+from numpy.typing import NDArray
 
 from figura.base.errors import one_line
+from figura.base.pictures import read_picture, write_png
 from figura.data.formats.skeletons import Side, Skeleton, side_of
 
 COLUMNS = 4
-DPI = 100
 SHOWN = 8
 """Images per split in the picture."""
 
+Pixels = NDArray[np.uint8]
+Colour = tuple[int, int, int]
 _CANDIDATES, _MOST = 64, 100  # candidate images, annotations per image
-_PANEL, _NAME, _TITLE = 3.2, 0.25, 0.45  # inches: the width of a picture, the heights of its name and of a heading
-_LEFT, _RIGHT, _MIDDLE = "#ff9f1c", "#2ec4ff", "#7CFC00"
-_CROWD, _OTHER, _BOX = "#ff3fd0", "#d0d0d0", "#ffffff"
+_SIDE, _LINE = 320, 18  # pixels: the longer side of an image, the height of a line of text
+_LEFT, _RIGHT, _MIDDLE = (255, 159, 28), (46, 196, 255), (124, 252, 0)
+_CROWD, _OTHER, _BOX = (255, 63, 208), (208, 208, 208), (255, 255, 255)
+_LEGEND = {
+    "left": _LEFT, "right": _RIGHT, "middle (filled: visible, ring: hidden)": _MIDDLE, "crowd": _CROWD,
+    "other object": _OTHER,
+}  # fmt: skip
 
 
 @dataclass
@@ -60,97 +62,65 @@ class Examples:
 
 def write_people(splits: Mapping[str, Examples], folder: Path, skeleton: Skeleton | None, path: Path) -> None:
     """Draw the first images of every split with boxes, joints and connections as a PNG; same input, same bytes."""
-    chosen = {split: one.chosen() for split, one in splits.items()}
-    rows = {split: _row_heights(splits[split], numbers, folder) for split, numbers in chosen.items()}
-    heights = [sum(one) + _TITLE for one in rows.values()]
+    rows = []
+    for one in splits.values():
+        panels = [_panel(one, number, folder, skeleton) for number in one.chosen()]
+        rows += [panels[start : start + COLUMNS] for start in range(0, len(panels), COLUMNS)]
+    heights = [max(len(panel) for panel in row) for row in rows]
+    sheet = np.full((sum(heights) + _LINE, COLUMNS * _SIDE, 3), 255, dtype=np.uint8)
+    for row, top in zip(rows, accumulate(heights, initial=0), strict=False):
+        for column, panel in enumerate(row):
+            sheet[top : top + len(panel), column * _SIDE :][:, : panel.shape[1]] = panel
+    for place, (label, colour) in enumerate(_LEGEND.items()):
+        left = place * COLUMNS * _SIDE // len(_LEGEND)
+        cv2.rectangle(sheet, (left + 4, len(sheet) - 12), (left + 12, len(sheet) - 4), colour, cv2.FILLED)
+        _write(sheet, label, (left + 16, len(sheet) - 5))
     path.parent.mkdir(parents=True, exist_ok=True)
-    with matplotlib.rc_context(matplotlib.rcParamsDefault):  # ignore the user's matplotlibrc
-        figure = Figure(figsize=(COLUMNS * _PANEL, sum(heights) + _TITLE), layout="constrained")
-        FigureCanvasAgg(figure)
-        bands = np.ravel(figure.subfigures(len(splits) + 1, 1, height_ratios=[*heights, _TITLE], squeeze=False))
-        for band, (split, numbers) in zip(bands, chosen.items(), strict=False):
-            band.suptitle(split)
-            ratios = {"height_ratios": rows[split]}
-            every = band.subplots(len(rows[split]), COLUMNS, squeeze=False, gridspec_kw=ratios)
-            for axes in every.flat:
-                axes.set_axis_off()
-            for axes, number in zip(every.flat, numbers, strict=False):
-                _draw(axes, splits[split], number, folder, skeleton)
-        if any(one.annotations for one in splits.values()):
-            bands[-1].legend(handles=_legend(skeleton), loc="center", ncols=8, frameon=False, fontsize="small")
-        figure.savefig(path, dpi=DPI, metadata={"Software": None})
+    write_png(path, sheet)
 
 
-def _row_heights(examples: Examples, numbers: Sequence[int], folder: Path) -> list[float]:
-    """Return the height of each row of pictures, inches: that of the tallest at full width, but at most square."""
-    shapes = []
-    for number in numbers:
-        with Image.open(folder / examples.images[number]) as image:
-            shapes.append(min(1.0, image.height / image.width))
-    rows = [shapes[start : start + COLUMNS] for start in range(0, len(shapes), COLUMNS)]
-    return [max(row) * _PANEL + _NAME for row in rows] or [_PANEL]
+def _write(picture: Pixels, text: str, place: tuple[int, int]) -> None:
+    cv2.putText(picture, text, place, cv2.FONT_HERSHEY_SIMPLEX, 0.38, (0, 0, 0), 1, cv2.LINE_AA)
 
 
-def _legend(skeleton: Skeleton | None) -> list[Line2D | Patch]:
-    entries: list[Line2D | Patch] = [
-        Patch(facecolor="none", edgecolor=_CROWD, hatch="//", label="crowd"),
-        Patch(facecolor="none", edgecolor="0.6", label="other object"),
-    ]
-    if skeleton is not None:
-        for colour, label in ((_LEFT, "left"), (_RIGHT, "right"), (_MIDDLE, "middle")):
-            entries.append(Line2D([], [], color=colour, linewidth=2, label=label))
-        for fill, label in (("0.2", "visible"), ("none", "hidden")):
-            entries.append(Line2D([], [], linestyle="none", marker="o", color="0.2", markerfacecolor=fill, label=label))
-    return entries
-
-
-def _draw(axes: Axes, examples: Examples, number: int, folder: Path, skeleton: Skeleton | None) -> None:
+def _panel(examples: Examples, number: int, folder: Path, skeleton: Skeleton | None) -> Pixels:
+    """Draw an image and its annotations below its name."""
     name = examples.images[number]
-    with Image.open(folder / name) as image:
-        width, height = image.size
-        scale = _PANEL * DPI / max(width, height)
-        size = (max(1, round(width * scale)), max(1, round(height * scale)))
-        image.draft("RGB", size)
-        pixels = np.asarray(image.convert("RGB").resize(size, Image.Resampling.LANCZOS))
-    axes.imshow(pixels, extent=(0, width, height, 0), interpolation="nearest")
-    title = one_line(name)
-    axes.set_title(title if len(title) <= 36 else f"…{title[-35:]}", fontsize="small", parse_math=False)
+    pixels = read_picture(folder / name)
+    scale = _SIDE / max(pixels.shape[:2])
+    size = max(1, round(pixels.shape[1] * scale)), max(1, round(pixels.shape[0] * scale))
+    picture = np.ascontiguousarray(cv2.resize(pixels, size, interpolation=cv2.INTER_AREA), dtype=np.uint8)
     for record in sorted(examples.annotations.get(number, []), key=lambda one: int(one["id"])):
-        x, y, wide, high = record["bbox"]
-        colour = _BOX if record["is_person"] else _OTHER
-        if record.get("iscrowd"):
-            style: dict[str, Any] = {"edgecolor": _CROWD, "hatch": "//", "linewidth": 1.0}
-        else:
-            style = {"edgecolor": colour, "linewidth": 1.0}
-        axes.add_patch(Rectangle((x, y), wide, high, facecolor="none", **style))
+        x, y, width, height = (int(scale * side) for side in record["bbox"])
+        colour = _CROWD if record.get("iscrowd") else _BOX if record["is_person"] else _OTHER
+        cv2.rectangle(picture, (x, y), (x + width, y + height), colour)
         if not record["is_person"]:
-            text: dict[str, Any] = {"color": "black", "fontsize": 6, "parse_math": False, "clip_on": True}
-            back = {"facecolor": _OTHER, "edgecolor": "none", "pad": 0.6, "alpha": 0.85}
-            axes.text(x, y, one_line(record["label"]), verticalalignment="bottom", bbox=back, **text)
+            label = one_line(record["label"])
+            cv2.rectangle(picture, (x, y), (x + 7 * len(label), y + 13), _OTHER, cv2.FILLED)
+            _write(picture, label, (x + 2, y + 10))
         elif skeleton is not None and not record.get("iscrowd") and record.get("keypoints"):
-            _draw_joints(axes, np.array(record["keypoints"], dtype=np.float64).reshape(-1, 3), skeleton)
-    axes.set(xlim=(0, width), ylim=(height, 0), anchor="N")
+            joints = np.array(record["keypoints"], dtype=np.float64).reshape(-1, 3) * (scale, scale, 1)
+            _draw_joints(picture, joints.astype(int).tolist(), skeleton)
+    title = np.full((_LINE, _SIDE, 3), 255, dtype=np.uint8)
+    _write(title, one_line(name)[-44:], (2, _LINE - 6))
+    beside = np.full((len(picture), _SIDE - picture.shape[1], 3), 255, dtype=np.uint8)
+    return np.concatenate([title, np.concatenate([picture, beside], axis=1)])
 
 
-def _draw_joints(axes: Axes, joints: np.ndarray, skeleton: Skeleton) -> None:
+def _draw_joints(picture: Pixels, joints: Sequence[Sequence[int]], skeleton: Skeleton) -> None:
     colours = _colours(skeleton)
-    thin = len(skeleton.keypoints) > 40
     for a, b in skeleton.connections:
-        if joints[a, 2] > 0 and joints[b, 2] > 0:
+        if joints[a][2] and joints[b][2]:
             sides = {colours[a], colours[b]} - {_MIDDLE}
-            colour = sides.pop() if len(sides) == 1 else _MIDDLE
-            axes.plot(joints[[a, b], 0], joints[[a, b], 1], color=colour, linewidth=0.7 if thin else 1.4)
-    size, edge = (1.2, 0.2) if thin else (3.0, 0.5)
-    for x, y, flag, colour in sorted(zip(*joints.T, colours, strict=True), key=lambda one: one[2]):  # visible ones last
-        if flag > 0:
-            fill = {"markerfacecolor": "none", "markeredgecolor": colour}
-            fill = fill if flag == 1 else {"markerfacecolor": colour, "markeredgecolor": "black"}
-            axes.plot(x, y, marker="o", markersize=size, markeredgewidth=edge, **fill)
+            cv2.line(picture, joints[a][:2], joints[b][:2], sides.pop() if len(sides) == 1 else _MIDDLE)
+    for (x, y, flag), colour in zip(joints, colours, strict=True):
+        if flag:
+            cv2.circle(picture, (x, y), 2, colour, cv2.FILLED if flag == 2 else 1)
 
 
-def _colours(skeleton: Skeleton) -> list[str]:
+def _colours(skeleton: Skeleton) -> list[Colour]:
     """Return a colour per joint: by the side in its name, or by the order of a pair of mirrored joints."""
-    sides: dict[Side, str] = {"left": _LEFT, "right": _RIGHT}
+    sides: dict[Side, Colour] = {"left": _LEFT, "right": _RIGHT}
     return [
         _MIDDLE if joint == other else sides[side_of(name) or ("left" if joint < other else "right")]
         for joint, (name, other) in enumerate(zip(skeleton.keypoints, skeleton.flip, strict=True))
