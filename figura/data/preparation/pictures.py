@@ -1,39 +1,13 @@
-"""Picture files of raw data: those of a folder, who is in them if their names say so, their places and sizes."""
+"""Picture files of raw data: their places and sizes."""
 
 import os
-from collections import Counter
-from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
 
 from figura.base.errors import UserError
 from figura.base.files import dvc_cache
 from figura.base.pictures import Orientation, picture_facts
 from figura.data.formats.records import Size, UnusableError
-from figura.data.preparation.outcome import Rejected
-
-
-class Picture(NamedTuple):
-    """A picture file, relative to the folder of images, and its split.
-
-    `person` has the keys of an annotation of the person who fills it, such as `person_id`; None if nobody is known.
-    Pictures of one `group` belong to one split.
-    """
-
-    file: str
-    split: str
-    person: dict[str, Any] | None = None
-    group: int = 0
-
-
-@dataclass
-class Reading:
-    """The result of a reader: pictures, splits and faults of unusable files, and numbers of skipped ones by reason."""
-
-    pictures: list[Picture] = field(default_factory=list)
-    faults: list[tuple[str, Rejected]] = field(default_factory=list)
-    left_out: Counter[str] = field(default_factory=Counter)
 
 
 def inside(folder: Path, name: str, root: Path) -> Path:

@@ -14,16 +14,15 @@ from figura.data.formats.exports import Entry, Export, open_export
 from figura.data.formats.records import Conventions, UnusableError, whole_number
 from figura.data.formats.yolo import open_yolo, yolo_file
 from figura.data.preparation.categories import stated_names
-from figura.data.preparation.deepfashion import read_deepfashion
 from figura.data.preparation.exported import Converted, write_export
+from figura.data.preparation.identities import Picture, Reading, read_deepfashion, read_market1501
 from figura.data.preparation.image_records import record_key
-from figura.data.preparation.market1501 import read_market1501
 from figura.data.preparation.matching import Joints
 from figura.data.preparation.outcome import Outcome
 from figura.data.preparation.pair_list import write_pair_list
 from figura.data.preparation.pairs import PairPreparation
 from figura.data.preparation.people import Preparation, Raw
-from figura.data.preparation.pictures import Picture, Reading, inside
+from figura.data.preparation.pictures import inside
 from figura.data.preparation.poses import PicturePoses, open_poses
 from figura.data.preparation.settings import Coco, DeepFashion, Folders, Identities, Market1501, check_splits
 from figura.data.preparation.splits import TRAIN, drawn_split, in_order, joined_groups
