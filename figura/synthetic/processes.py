@@ -31,7 +31,7 @@ def in_processes(
     with processes(workers, max(numbers.values())) as pool:
         for split in SPLITS:
             results = pool.map(partial(draw, split), range(numbers[split]), chunksize=CHUNK)
-            yield split, tqdm(results, f"draw {split}", numbers[split], disable=not progress)
+            yield split, iter(tqdm(results, f"draw {split}", numbers[split], disable=not progress))
 
 
 @contextmanager
