@@ -175,7 +175,6 @@ def test_drawn_pairs():
             "datasets.pairs.paired: the split 'train' is missing; this section names test",
         ),
         ({"paired": {"train": "a", "validation": "a/"}}, "datasets.pairs.paired: train and validation are both 'a'"),
-        ({"paired": PAIRED | {"test": 3}}, "datasets.pairs.paired.test: found 3; expected a string"),
         ({"paired": PAIRED | {"plots": "t"}}, "datasets.pairs.paired: 'plots' cannot name a split; allowed are a-z, 0"),
         ({"paired": PAIRED | {"train": "tain"}}, "datasets.pairs.paired.train: no folder "),
         ({"source": "nowhere"}, "datasets.pairs.source: no folder nowhere"),

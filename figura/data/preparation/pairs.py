@@ -26,7 +26,7 @@ _SIDE = 128  # of a picture in a sheet, pixels
 _VARIES = 8  # standard deviation of a column that is no plain background, of 255
 
 Item = TypeVar("Item")
-Brought = TypeVar("Brought")
+Result = TypeVar("Result")
 
 
 class Rejected(NamedTuple):
@@ -43,19 +43,19 @@ class PicturePreparation(Outcome):
 
     columns = Rejected._fields
 
-    def bring(
+    def in_threads(
         self,
         items: Iterable[Item],
         split_of: Callable[[Item], str],
-        bring: Callable[[Item, str], Brought],
+        work: Callable[[Item, str], Result],
         title: str,
-    ) -> Iterator[tuple[Item, str, Brought]]:
-        """Yield each item, its split, and what `bring` returns for them; it runs in threads, one per core."""
+    ) -> Iterator[tuple[Item, str, Result]]:
+        """Yield each item, its split, and the result of `work` for them, which runs in a thread per core."""
         watched = iter(tqdm(items, title, unit="file", disable=not self.progress))
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             while batch := list(islice(watched, _AT_ONCE)):
                 splits = [split_of(item) for item in batch]
-                yield from zip(batch, splits, pool.map(bring, batch, splits), strict=True)
+                yield from zip(batch, splits, pool.map(work, batch, splits), strict=True)
 
     def count_reading(self, split: str, file: str, done: Iterable[str], doubts: Iterable[str]) -> None:
         """Count what was changed in a file, and what looks wrong in it (see `Reading`)."""
@@ -168,7 +168,7 @@ class PairPreparation(PicturePreparation):
             split = split_of(Path(fault.file).stem)
             self.reject(split, Rejected(split, *fault))
         bring = partial(_bring, source, self.folder)
-        for pair, split, seen in self.bring(pairs, lambda pair: split_of(pair.name), bring, f"read {source.name}"):
+        for pair, split, seen in self.in_threads(pairs, lambda pair: split_of(pair.name), bring, f"read {source.name}"):
             if isinstance(seen, Fault):
                 self.reject(split, Rejected(split, *seen))
                 continue

@@ -72,7 +72,7 @@ class UnpairedPreparation(PicturePreparation):
             files = list(picture_files(found[0] / part, self.left_out))
             self.records += len(files)
             bring = partial(_bring, found[0] / part, root, self.folder, side)
-            for file, split, outcome in self.bring(files, split_of, bring, f"read {part}"):
+            for file, split, outcome in self.in_threads(files, split_of, bring, f"read {part}"):
                 if isinstance(outcome, Rejected):
                     self.reject(split, outcome)
                     continue
