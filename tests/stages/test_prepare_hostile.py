@@ -299,7 +299,11 @@ def test_manifests_without_files_and_damaged_ones(tmp_path):
     Manifest(tmp_path).check(tmp_path / "a")
     (tmp_path / "manifest.json").write_text('{"sha256": "0"}')
     assert Manifest(tmp_path).read_bytes(tmp_path / "a") == b"a"
-    for text in ("[]", '{"hashes": {"a": 1}}', '{"hashes": {"a": "00"}}', '{"hashes": []}', "{"):
+    for hashes in ('{"a": 1}', '{"a": "00"}', '{"a": "x"}', "[]", "5"):
+        (tmp_path / "manifest.json").write_text(f'{{"sha256": "0", "hashes": {hashes}}}')
+        with pytest.raises(UserError, match=r"manifest\.json: no "):
+            Manifest(tmp_path)
+    for text in ("[]", '{"hashes": {}}', "{"):
         (tmp_path / "manifest.json").write_text(text)
         with pytest.raises(UserError, match=r"manifest\.json: no "):
             Manifest(tmp_path)
