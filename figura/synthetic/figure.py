@@ -8,7 +8,7 @@ import numpy as np
 from figura.synthetic import fabric
 from figura.synthetic.canvas import CIRCLE, Cloth, Frame, Part, Piece, capsule, disc, hull
 from figura.synthetic.head import face_points, face_turned_to_camera, head_pieces
-from figura.synthetic.identity import Colour, Garment, Identity
+from figura.synthetic.identity import Colour, Identity
 from figura.synthetic.pose import Pose, Skeleton, place
 
 CAMERA_PITCH = 8.0  # degrees; people are seen from slightly above
@@ -42,16 +42,12 @@ def build(identity: Identity, pose: Pose, *, turn: float, light: float | None) -
     pieces += head_pieces(identity, skeleton, light)
     if pose.name == "sitting":
         pieces.append(_seat(identity, skeleton, light))
-    joints = np.concatenate([face_points(identity, skeleton), _limb_joints(skeleton)])
+    limbs = [limb[:, i] for limb in (skeleton.arms, skeleton.legs) for i in range(3)]
+    joints = np.concatenate([face_points(identity, skeleton), *limbs])
     facing = np.concatenate([face_turned_to_camera(skeleton), np.ones(12, dtype=bool)])
     points = np.concatenate([outline for piece in pieces if piece.owned for outline in piece.hulls])
     box = np.concatenate([points.min(axis=0), points.max(axis=0)])
     return Figure(tuple(sorted(pieces, key=lambda piece: piece.depth)), box, joints, facing, _near_side(joints))
-
-
-def _limb_joints(skeleton: Skeleton) -> np.ndarray:
-    pairs = [skeleton.arms[:, i] for i in range(3)] + [skeleton.legs[:, i] for i in range(3)]
-    return np.concatenate(pairs)
 
 
 def _near_side(joints: np.ndarray) -> np.ndarray:
@@ -146,13 +142,13 @@ def _trunk(identity: Identity, skeleton: Skeleton, light: float | None) -> list[
     depth = 0.5 * float(middle[2] + neck[2]) + 0.012
     half = max(float(np.ptp(ring[:, 0])) for ring in rings[2:5]) / 2.0
     turned = float(np.degrees(np.arctan2(skeleton.chest[0, 2], skeleton.chest[2, 2])))
-    cloth = _woven(identity.top, half, body.spine, light, turned)
+    cloth = fabric.weave(identity.top, width=2.0 * half, length=body.spine, light=light, turned=turned)
     covered = [ring for ring, row in zip(rings, body.trunk, strict=True) if row[0] < identity.tuck]
     shirt = tuple(_joined([*covered, hem]))
     pieces = [Piece(shirt, depth, cloth, Frame(neck[:2], middle[:2], half), Part.TRUNK, Cloth.TOP)]
     seat = tuple(_joined([_between(rings, body.trunk, 0.74), *rings[-2:]]))
     frame = Frame(0.3 * neck[:2] + 0.7 * middle[:2], middle[:2] + 0.3 * (middle - neck)[:2], half)
-    bottom = _woven(identity.bottom, half, body.spine * 0.6, light, None)
+    bottom = fabric.weave(identity.bottom, width=2.0 * half, length=body.spine * 0.6, light=light)
     pieces.append(Piece(seat, depth - 0.002, bottom, frame, Part.TRUNK, Cloth.BOTTOM))
     if identity.skirt:
         pieces.append(_skirt(identity, skeleton, rings[-2], depth, light))
@@ -160,10 +156,6 @@ def _trunk(identity: Identity, skeleton: Skeleton, light: float | None) -> list[
     skin = fabric.plain(identity.skin, light=light)
     neck_depth = max(depth + 1e-3, 0.5 * float(neck[2] + head[2])) if skeleton.chest[2, 2] > 0.0 else depth - 1e-3
     return [*pieces, Piece((throat,), neck_depth, skin, Frame(neck[:2], head[:2], 0.05), Part.NECK)]
-
-
-def _woven(garment: Garment, half: float, length: float, light: float | None, turned: float | None) -> np.ndarray:
-    return fabric.weave(garment, width=2.0 * half, length=length, light=light, turned=turned)
 
 
 def _ring(skeleton: Skeleton, share: float, wide: float, deep: float) -> np.ndarray:
