@@ -1,6 +1,8 @@
 """Draw full splits of the synthetic dataset in parallel and write them as COCO files."""
 
+import json
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -8,7 +10,7 @@ import cv2
 import numpy as np
 from pycocotools import mask as rle
 
-from figura.data.formats.coco import KEYPOINTS, PERSON, SKELETON, Spool, write_coco
+from figura.data.formats.coco import KEYPOINTS, PERSON, SKELETON, write_coco
 from figura.synthetic.canvas import Cloth, cloth_of, instance_of
 from figura.synthetic.objects import WIDTHS
 from figura.synthetic.processes import in_processes
@@ -21,10 +23,10 @@ IDS_PER_IMAGE = 100  # annotation id = image id times this, plus the instance
 
 
 class Drawn(NamedTuple):
-    """The records of a scene whose picture is on disk."""
+    """The records of a scene whose picture is on disk, as JSON."""
 
-    image: dict[str, Any]
-    annotations: list[dict[str, Any]]
+    image: bytes
+    annotations: list[bytes]
 
 
 def write_synthetic(
@@ -39,12 +41,8 @@ def write_synthetic(
         (folder / "images" / split).mkdir(parents=True)
     head = {"info": {"description": "SyntheticPeople, drawn by figura"}, "licenses": [], "categories": categories()}
     for split, scenes in in_processes(partial(_draw, settings, seed, folder), settings.scenes, progress, workers):
-        with Spool(folder) as images, Spool(folder) as records:
-            for scene in scenes:
-                images.add(scene.image)
-                for record in scene.annotations:
-                    records.add(record)
-            write_coco(folder / f"{split}.json", head, images.lines(), records.lines())
+        images, records = zip(*scenes, strict=True)
+        write_coco(folder / f"{split}.json", head, images, chain.from_iterable(records))
 
 
 def _draw(settings: SyntheticSettings, seed: int, folder: Path, split: Split, index: int) -> Drawn:
@@ -56,7 +54,7 @@ def _draw(settings: SyntheticSettings, seed: int, folder: Path, split: Split, in
     (folder / "images" / name).write_bytes(data.tobytes())
     side = settings.image_size
     image = {"id": image_id, "file_name": name, "width": side, "height": side}
-    return Drawn(image, annotations(scene, image_id))
+    return Drawn(json.dumps(image).encode(), [json.dumps(one).encode() for one in annotations(scene, image_id)])
 
 
 def categories() -> list[dict[str, Any]]:
