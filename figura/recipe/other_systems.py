@@ -112,7 +112,7 @@ HINTS: dict[str, dict[str, str]] = {
         "rate_scaling": "multiply `lr` of each `optimizer` yourself",
         "rollback recover": "`train.max_nonfinite`, then a lower rate and `FIGURA_RESUME_ANYWAY=1 dvc repro`",
         "elastic optical_distortion coarse_dropout motion_blur gamma": (
-            "`further: {NAME: {type: albumentations.ElasticTransform, p: 0.5}}`, or another transform of albumentations"
+            "`further`, which takes transforms of the package albumentations by name"
         ),
         "gpu_ids": "no setting, CUDA_VISIBLE_DEVICES and FIGURA_PROCESSES choose GPUs",
         "device": "no setting, a GPU is used where there is one",

@@ -163,7 +163,7 @@ def test_an_editor_can_complete() -> None:
     assert said["images.L1"] == "Absolute difference (`color_L1`)."
     argument = definitions["LossEntry.images.L1"]["properties"]["background"]
     assert argument == {
-        "type": "number", "default": 1.0, "description": "weight of elements where the mask is 0, 0 or more."
+        "type": "number", "minimum": 0.0, "default": 1.0, "description": "weight of elements where the mask is 0."
     }  # fmt: skip
     assert definitions["Train"]["properties"]["precision"]["enum"] == ["no", "fp16", "bf16"]
     assert "2-norm" in definitions["StepEntry"]["properties"]["clip"]["description"]

@@ -63,9 +63,11 @@ def test_a_plan_comes_true(store, tmp_path, capsys):
     ]  # fmt: skip
     assert total == ("all", "51", "27")
     for name, recipe in recipes.items():
-        trainer = Trainer(recipe, tmp_path / name)
+        trainer, done = Trainer(recipe, tmp_path / name), []
+        iterate = trainer.iterate
+        trainer.iterate = lambda batch, index, iterate=iterate, done=done: (done.append(index), iterate(batch, index))
         trainer.fit()
-        assert f"{trainer.last - trainer._start[0]}" == {row[0]: row[2] for row in rows}[name]
+        assert f"{len(done)}" == {row[0]: row[2] for row in rows}[name]
 
 
 def test_the_queue_is_read_from_what_dvc_shows(monkeypatch, capsys):

@@ -20,7 +20,7 @@ ENTRIES = {"Injectors": InjectorEntry, "Losses": LossEntry}
 
 def slot(section: str, example: str) -> str:
     """Return what an example declares: what its section is about, or an injector, whose type has no dot."""
-    is_loss = section == "Losses" and "{type: images." in example
+    is_loss = section == "Losses" and re.match(r"{type: (images|torch\.nn)\.", example)
     return section if is_loss or section in ("Optimizers", "Schedules", "Evaluators") else "Injectors"
 
 
