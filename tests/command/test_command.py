@@ -73,9 +73,9 @@ def test_all_faults_of_all_recipes_are_told(tmp_path: Path, capsys: pytest.Captu
     from figura.commands.check import main as check
 
     text = (ROOT / "params.yaml").read_text()
-    assert text.count("\n  steps: 1400") == text.count("\n  KL:") == 1
+    assert text.count("\n  steps: 2200") == text.count("\n  KL:") == 1
     recipes = {
-        "a": text.replace("\n  steps: 1400", "\n  stepz: 2500"),
+        "a": text.replace("\n  steps: 2200", "\n  stepz: 2500"),
         "b": text.replace("\n  KL:", "\n  KL: 7\n  KLL:"),
     }
     paths = [tmp_path / f"{name}.yaml" for name in (*recipes, "whole")]

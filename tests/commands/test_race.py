@@ -92,7 +92,7 @@ def test_rungs_of_our_recipes_are_judged_on_validation(file):
     [
         ({"--recipe": "vnet"}, "--recipe vnet: dvc.yaml has no such recipe"),
         ({"--metric": "psnr"}, "--metric psnr: metrics.summary of params.yaml has l1_person"),
-        ({"--rungs": "200,1400"}, "--rungs 200,1400: expected rising iterations below train.steps, 1,400"),
+        ({"--rungs": "200,2200"}, "--rungs 200,2200: expected rising iterations below train.steps, 2,200"),
         ({"--rungs": "500,200"}, "--rungs 500,200: expected rising iterations"),
         ({"--rungs": "half"}, "--rungs half: expected rising iterations"),
         ({"-S": "seed=1,2"}, "-S: one setting"),
