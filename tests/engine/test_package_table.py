@@ -1,15 +1,17 @@
-"""Packages of the field, as they are: which of their parts work in a recipe.
+"""Packages of the field, as they are: which of their parts work in a recipe, and what is said of those that do not.
 
 Needs the packages, which figura does not: a row is skipped where its package is not installed, or where it would fetch
 weights.
 """
 
+import re
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import toy
+from pydantic import ValidationError
 from torch import Tensor, nn
 
 from figura.base.errors import UserError
@@ -21,6 +23,9 @@ from figura.training.trainer import Trainer
 from models.images.augmentation import PairAugmentation, augment
 
 pytestmark = pytest.mark.slow
+
+WORKS = ""
+NO_MEAN = "its value of a batch is not the mean of the values of its examples"
 
 
 class Photos(ExampleDataset):
@@ -73,28 +78,54 @@ def fit(run: Path, **more: Any) -> Trainer:
     return trainer
 
 
+def outcome(call: Any, name: str) -> str:
+    """Return nothing if it works, else the first line that refuses it."""
+    package = name.partition(".")[0]
+    pytest.importorskip(package, reason=f"the package {package} is not installed")
+    try:
+        call()
+    except UserError as error:
+        return str(error).splitlines()[0]
+    return WORKS
+
+
+def agrees(found: str, said: str) -> bool:
+    """Whether it worked as it should, or was refused in these words."""
+    return found == said if said == WORKS else said in found
+
+
 SMALL_UNET = {
     "sample_size": 64, "block_out_channels": [32, 32], "down_block_types": ["DownBlock2D", "DownBlock2D"],
     "up_block_types": ["UpBlock2D", "UpBlock2D"],
 }  # fmt: skip
 SMP, RESNET = "segmentation_models_pytorch", {"encoder_name": "resnet18", "encoder_weights": None, "classes": 3}
 SPAN = {"num_in_ch": 3, "num_out_ch": 3, "upscale": 1, "feature_channels": 8}
-NETWORKS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
-    (f"{SMP}.Unet", RESNET, {}),
-    (f"{SMP}.create_model", {"arch": "fpn"} | RESNET, {}),
+NETWORKS: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
+    (f"{SMP}.Unet", RESNET, {}, WORKS),
+    (f"{SMP}.create_model", {"arch": "fpn"} | RESNET, {}, WORKS),
+    (f"{SMP}.create_model", {"arch": "unett"} | RESNET, {}, "KeyError: \"Wrong architecture type `unett`. Available"),
+    (f"{SMP}.Unet", RESNET | {"clases": 3}, {}, "unknown argument of Unet 'clases' (did you mean 'classes'?)"),
     (
         "diffusers.UNet2DModel", SMALL_UNET,
-        {"inputs": {"sample": "x"}, "outputs": {"sample": "image"}, "args": {"timestep": 1}},
+        {"inputs": {"sample": "x"}, "outputs": {"sample": "image"}, "args": {"timestep": 1}}, WORKS,
     ),
-    ("spandrel.architectures.SPAN.SPAN", SPAN, {}),
-    ("spandrel.architectures.Compact.Compact", {"num_feat": 8, "num_conv": 2, "upscale": 1}, {}),
+    ("spandrel.architectures.SPAN.SPAN", SPAN, {}, WORKS),
+    ("spandrel.architectures.Compact.Compact", {"num_feat": 8, "num_conv": 2, "upscale": 1}, {}, WORKS),
+    ("spandrel.architectures.Compact.SRVGGNetCompact", {}, {}, "(did you mean 'spandrel.architectures.Compact.C"),
+    ("spandrel.ModelLoader", {}, {}, "'spandrel.ModelLoader' is no network (it is no Module)"),
+    ("timm.create_model", {"model_name": "resnet180"}, {}, "timm.create_model: Unknown model (resnet180)"),
+    ("timm.create_model", {"model_name": "resnet10t", "num_clases": 3}, {}, "unexpected keyword argument 'num_clases'"),
+    ("timm.models.resnet10t", {}, {"inputs": {"y": "x"}}, "unknown input of resnet10t 'y'"),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "arguments", "call"), NETWORKS, ids=[name for name, *_ in NETWORKS])
-def test_networks(tmp_path, name, arguments, call):
-    pytest.importorskip(name.partition(".")[0])
-    fit(tmp_path, call=call, **{"networks.painter": {"type": name} | arguments})
+@pytest.mark.parametrize(
+    ("name", "arguments", "call", "said"), NETWORKS, ids=[f"{name} {said[:20]}" for name, *_, said in NETWORKS]
+)
+def test_networks(tmp_path, name, arguments, call, said):
+    network = {"networks.painter": {"type": name} | arguments}
+    found = outcome(lambda: fit(tmp_path, call=call, **network), name)
+    assert agrees(found, said), found
 
 
 def test_a_timm_network_judges_as_it_comes(tmp_path):
@@ -116,40 +147,44 @@ def test_a_timm_network_judges_as_it_comes(tmp_path):
 
 XY, IMAGES = {"x": "image", "y": "y"}, {"img1": "image", "img2": "y"}
 DICE = {"mode": "multilabel", "from_logits": False}
-LOSSES: list[tuple[str, dict[str, Any], dict[str, str], bool]] = [  # whether a batch may be cut in parts
-    ("kornia.losses.SSIMLoss", {"window_size": 11}, IMAGES, True),
-    ("kornia.losses.ssim_loss", {"window_size": 11}, IMAGES, True),
-    ("kornia.losses.MS_SSIMLoss", {}, IMAGES, True),
-    ("kornia.losses.CharbonnierLoss", {}, IMAGES, True),
-    ("kornia.losses.TotalVariation", {}, {"img": "image"}, True),
-    ("kornia.losses.PSNRLoss", {"max_val": 1.0}, {"image": "image", "target": "y"}, False),
-    ("piq.SSIMLoss", {}, XY, True),
-    ("piq.MultiScaleSSIMLoss", {"kernel_size": 3}, XY, True),
-    ("piq.MDSILoss", {}, XY, True),
-    ("piq.GMSDLoss", {}, XY, True),
-    ("lpips.LPIPS", {"pnet_rand": True, "verbose": False}, {"in0": "image", "in1": "y"}, True),
-    (f"{SMP}.losses.DiceLoss", DICE, {"y_pred": "image", "y_true": "y"}, False),
-    ("torchmetrics.functional.image.total_variation", {"reduction": "mean"}, {"img": "image"}, True),
-]
+LOSSES: list[tuple[str, dict[str, Any], dict[str, str], str, str]] = [  # in one part, in two
+    ("kornia.losses.SSIMLoss", {"window_size": 11}, IMAGES, WORKS, WORKS),
+    ("kornia.losses.ssim_loss", {"window_size": 11}, IMAGES, WORKS, WORKS),
+    ("kornia.losses.MS_SSIMLoss", {}, IMAGES, WORKS, WORKS),
+    ("kornia.losses.CharbonnierLoss", {}, IMAGES, WORKS, WORKS),
+    ("kornia.losses.TotalVariation", {}, {"img": "image"}, WORKS, WORKS),
+    ("kornia.losses.PSNRLoss", {"max_val": 1.0}, {"image": "image", "target": "y"}, WORKS, NO_MEAN),
+    ("piq.SSIMLoss", {}, XY, WORKS, WORKS),
+    ("piq.MultiScaleSSIMLoss", {"kernel_size": 3}, XY, WORKS, WORKS),
+    ("piq.MultiScaleSSIMLoss", {}, XY, *["Invalid size of the input images, expected at least 161x161"] * 2),
+    ("piq.MDSILoss", {}, XY, WORKS, WORKS),
+    ("piq.GMSDLoss", {}, XY, WORKS, WORKS),
+    ("piq.ssim", {}, XY, *["a function counts if it is annotated to return a torch.Tensor"] * 2),
+    ("piq.MDSILoss", {"data_range": 0.5}, XY, *["Expected values to be lower or equal to 0.5"] * 2),
+    ("lpips.LPIPS", {"pnet_rand": True, "verbose": False}, {"in0": "image", "in1": "y"}, WORKS, WORKS),
+    (f"{SMP}.losses.DiceLoss", DICE, {"y_pred": "image", "y_true": "y"}, WORKS, NO_MEAN),
+    ("torchmetrics.functional.image.total_variation", {"reduction": "mean"}, {"img": "image"}, WORKS, WORKS),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "arguments", "roles", "cut"), LOSSES, ids=[name for name, *_ in LOSSES])
-def test_losses(tmp_path, name, arguments, roles, cut):
-    for package in (name.partition(".")[0], *(["torchvision"] if name.startswith(("lpips", "piq")) else [])):
-        pytest.importorskip(package)
+@pytest.mark.parametrize("parts", [1, 2])
+@pytest.mark.parametrize(
+    ("name", "arguments", "roles", "whole", "cut"), LOSSES, ids=[f"{row[0]} {row[3][:20]}" for row in LOSSES]
+)
+def test_losses(tmp_path, name, arguments, roles, whole, cut, parts):
     losses = {"loss": {"type": name, "inputs": roles, "weight": 1.0} | arguments}
-    fit(tmp_path / "whole", losses=losses)
-    if cut:
-        fit(tmp_path / "parts", losses=losses, **{"train.accumulation": 2})
-    else:
-        with pytest.raises(UserError, match="its value of a batch is not the mean of the values of its examples"):
-            fit(tmp_path / "parts", losses=losses, **{"train.accumulation": 2})
+    if name.startswith(("lpips", "piq")):
+        pytest.importorskip("torchvision", reason="lpips and piq need torchvision")
+    found = outcome(lambda: fit(tmp_path, losses=losses, **{"train.accumulation": parts}), name)
+    assert agrees(found, whole if parts == 1 else cut), found
 
 
 SCORES = [
-    ("torchmetrics.image.PeakSignalNoiseRatio", {"data_range": 1.0}),
-    ("torchmetrics.image.StructuralSimilarityIndexMeasure", {"data_range": 1.0}),
-    ("torchmetrics.MeanAbsoluteError", {}),
+    ("torchmetrics.image.PeakSignalNoiseRatio", {"data_range": 1.0}, WORKS),
+    ("torchmetrics.image.StructuralSimilarityIndexMeasure", {"data_range": 1.0}, WORKS),
+    ("torchmetrics.MeanAbsoluteError", {}, WORKS),
+    ("torchmetrics.image.MultiScaleStructuralSimilarityIndexMeasure", {"data_range": 1.0}, "must be larger than 160"),
+    ("torchmetrics.PearsonCorrCoef", {}, "Expected both predictions and target to be"),
 ]
 
 
@@ -161,26 +196,32 @@ def dump(tmp_path_factory) -> Dump:
     return Dump(run / "dump")
 
 
-@pytest.mark.parametrize(("name", "arguments"), SCORES, ids=[name for name, _ in SCORES])
-def test_scores(dump, name, arguments):
-    pytest.importorskip("torchmetrics")
+@pytest.mark.parametrize(("name", "arguments", "said"), SCORES, ids=[name for name, *_ in SCORES])
+def test_scores(dump, name, arguments, said):
     entry = {"type": name, "mode": "plain", "inputs": {"preds": "image", "target": "y"}} | arguments
-    compute_metrics(toy.checked(changes(**{"metrics.scores": {"it": entry}})), dump)
+    found = outcome(lambda: compute_metrics(toy.checked(changes(**{"metrics.scores": {"it": entry}})), dump), name)
+    assert agrees(found, said), found
 
 
-TRANSFORMS: list[tuple[str, str, dict[str, Any]]] = [
-    ("both", "ElasticTransform", {"alpha": 20.0, "sigma": 3.0, "p": 1.0}),
-    ("both", "GridDistortion", {"p": 1.0}),
-    ("both", "Affine", {"rotate": [-30, 30], "p": 1.0}),
-    ("both", "RandomBrightnessContrast", {"p": 1.0}),
-    ("input", "GaussNoise", {"p": 1.0}),
-    ("input", "ImageCompression", {"p": 1.0}),
+TRANSFORMS: list[tuple[str, str, dict[str, Any], str]] = [
+    ("both", "ElasticTransform", {"alpha": 20.0, "sigma": 3.0, "p": 1.0}, WORKS),
+    ("both", "GridDistortion", {"p": 1.0}, WORKS),
+    ("both", "Affine", {"rotate": [-30, 30], "p": 1.0}, WORKS),
+    ("both", "RandomBrightnessContrast", {"p": 1.0}, WORKS),
+    ("both", "RandomCrop", {"height": 16, "width": 16}, "figura itself crops and resizes"),
+    ("both", "OneOf", {"transforms": []}, "'albumentations.OneOf' is no transform"),
+    ("input", "GaussNoise", {"p": 1.0}, WORKS),
+    ("input", "ImageCompression", {"p": 1.0}, WORKS),
+    ("input", "HorizontalFlip", {}, "is no transform of one image (it is no ImageOnlyTransform)"),
+    ("input", "GaussNoise", {"p": 2.0}, "Input should be less than or equal to 1"),
 ]
 
 
-@pytest.mark.parametrize(("section", "name", "arguments"), TRANSFORMS, ids=[f"{row[0]} {row[1]}" for row in TRANSFORMS])
-def test_transforms(section, name, arguments):
-    pytest.importorskip("albumentations")
+@pytest.mark.parametrize(
+    ("section", "name", "arguments", "said"), TRANSFORMS, ids=[f"{row[0]} {row[1]} {row[3][:9]}" for row in TRANSFORMS]
+)
+def test_transforms(section, name, arguments, said):
+    pytest.importorskip("albumentations", reason="the package albumentations is not installed")
     entry = {"type": f"albumentations.{name}", **arguments}
     x = np.random.default_rng(0).integers(0, 256, (32, 32, 3), dtype=np.uint8)
     labels = (x // 128 * 255).astype(np.uint8)
@@ -189,6 +230,10 @@ def test_transforms(section, name, arguments):
         given = PairAugmentation.model_validate({section: {"further": {"it": entry}}})
         return augment(x, labels, given, (32, 32), np.random.default_rng(seed), ("y",))
 
+    if said != WORKS:
+        with pytest.raises((UserError, ValidationError), match=re.escape(said)):
+            made(3)
+        return
     np.testing.assert_array_equal(made(3), made(3))
     assert not np.array_equal(made(3), made(4))
     assert set(np.unique(made(3)[1])) <= {0, 255}
