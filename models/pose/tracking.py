@@ -21,6 +21,8 @@ Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 Body = tuple[Floats, Flags]
 """Places (K, 2) of joints in pixels, and which of them are known (K,)."""
+SMOOTHING = 0.2
+"""Share of a track's error that corrects its velocity."""
 
 
 @dataclass(frozen=True)
@@ -41,12 +43,12 @@ class Track:
     velocity: Floats
     absent: int = 0
 
-    def found(self, body: Body, smoothing: float) -> "Track":
+    def found(self, body: Body) -> "Track":
         """Return the track after a frame with this body; joints that are missing move with the others."""
         joints, seen = body
         both = seen & self.known
         off = np.median((joints - self.places)[both], axis=0)
-        velocity = self.velocity + smoothing * off
+        velocity = self.velocity + SMOOTHING * off
         places = np.where(seen[:, None], joints, self.places + off)
         return Track(self.number, places + velocity, seen | self.known, velocity)
 
@@ -78,7 +80,6 @@ class TrackPeople(Injector):
         least_similarity: of a person with where a track is expected, 0 to 1; below, it is somebody else.
         tolerance: factor on the deviations of joints, which COCO measured on the same picture: people move, too.
         memory: frames that a person may be missing: about a second.
-        smoothing: share of a track's error that corrects its velocity.
         skeleton: as for the dataset; default COCO's.
     """
 
@@ -93,13 +94,11 @@ class TrackPeople(Injector):
         least_similarity: Share = 0.2,
         tolerance: Positive = 2.0,
         memory: Count = 25,
-        smoothing: Share = 0.2,
         skeleton: dict[str, Any] | None = None,
     ) -> None:
         self.people, self.photo = people, photo
         self.least_score, self.duplicate = least_score, duplicate
         self.least_similarity, self.tolerance, self.memory = least_similarity, tolerance, memory
-        self.smoothing = smoothing
         self.deviations = 2 * skeleton_of(skeleton).sigmas
         self.reads, self.amends = (people, photo), (people,)
         self.videos: dict[Path, Video] = {}
@@ -135,7 +134,7 @@ class TrackPeople(Injector):
         similar = similarities(expected, bodies, self.tolerance * self.deviations)
         tracks, numbers = [], dict[int, int]()
         for track, place in zip(video.tracks, assigned(similar, self.least_similarity), strict=True):
-            tracks.append(track.lost() if place is None else track.found(bodies[place], self.smoothing))
+            tracks.append(track.lost() if place is None else track.found(bodies[place]))
             if place is not None:
                 numbers[place] = track.number
         for place, (record, body) in enumerate(zip(chosen, bodies, strict=True)):
