@@ -48,8 +48,9 @@ pictures: $(VENV)/.ready
 
 environment: $(VENV)/.ready-dev
 
-# Every file is checked against the hash in the lock; `--no-deps`: the locks are complete, tests hold that.
-LOCKED := pip install --no-deps --require-hashes --requirement
+# Every file is checked against the hash in the lock; `--no-deps`: the locks are complete, tests hold that. Python compiles
+# what is imported, once; pip would compile all of it, which takes a quarter of the installation.
+LOCKED := pip install --no-compile --no-deps --require-hashes --requirement
 
 # PyTorch's build for CUDA (PyPI's for Linux) asks for NVIDIA's libraries, that for CPUs does not. Another build of the
 # same version, installed into $(VENV) with what it needs before, stays.
