@@ -73,9 +73,9 @@ class PicturePreparation(Outcome):
 
 
 def small(pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Return an RGB picture reduced to fit a square of a sheet, on white."""
+    """Return an RGB picture resized to fit a square of a sheet, on white."""
     height, width = pixels.shape[:2]
-    scale = min(1.0, _SIDE / max(height, width))
+    scale = _SIDE / max(height, width)
     size = max(1, round(width * scale)), max(1, round(height * scale))
     square = np.full((_SIDE, _SIDE, 3), 255, dtype=np.uint8)
     square[: size[1], : size[0]] = cv2.resize(pixels, size, interpolation=cv2.INTER_AREA)
