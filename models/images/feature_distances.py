@@ -22,12 +22,11 @@ input of your own dataset, a second score gives the distance that no network can
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import Annotated, Literal, cast
+from typing import Literal, cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from pydantic import Field
 from torch import Tensor
 
 from figura.base.errors import UserError
@@ -36,11 +35,11 @@ from figura.base.seeding import generator
 from figura.dump import Dump
 from figura.report.interfaces import Bootstrap, Estimate, NotApplicableError, Values
 from models.images import inception, vgg
-from models.images.argument_types import Count
 from models.images.scores import PictureScore, stacks
 
 RANDOM_LAYERS = ("relu1_2", "relu2_2")  # 64 + 128 dimensions
 BATCH = 32  # images in memory at a time
+SUBSETS, SUBSET_SIZE = 100, 1000  # of a kernel distance
 MOST = 20_000  # images whose features a kernel distance has in memory at a time
 Extract = Callable[[Tensor], Values]  # images (N, C, H, W) to features (N, dimensions)
 Extractor = Literal["random", "inception"]
@@ -208,9 +207,9 @@ class KernelDistance(SetScore):
 
     For `image` and `average` see `PictureScore`, for `extractor`, `weights` and `seed` the top of this module.
 
-    The value is the mean over `subsets` random subsets (drawn from `seed`) of `subset_size` images and as many targets;
-    the paper uses 100 subsets of 1000. If there are no more images and targets than one subset, it is computed once,
-    from all. A file shared by several rows is used once. At most 20 000 images and targets are used, evenly spaced.
+    The value is the mean over 100 random subsets (drawn from `seed`) of 1000 images and as many targets, as in the
+    paper. If there are no more images and targets than one subset, it is computed once, from all. A file shared by
+    several rows is used once. At most 20 000 images and targets are used, evenly spaced.
 
     An image made from its target is closer to it than two independent images would be. The value of very good images
     is therefore slightly below 0, less so for larger subsets.
@@ -218,21 +217,6 @@ class KernelDistance(SetScore):
     Metrics: `value`, often published times 1000; `spread`, the standard deviation over the subsets if there are
     several; `images` and `targets`, their numbers; `subset_size`, the size used.
     """
-
-    def __init__(
-        self,
-        mode: str,
-        target: str,
-        extractor: Extractor,
-        image: str | None = None,
-        average: str | None = None,
-        weights: str | None = None,
-        seed: int = 0,
-        subsets: Count = 100,
-        subset_size: Annotated[int, Field(ge=2)] = 1000,
-    ) -> None:
-        super().__init__(mode, target, extractor, image, average, weights, seed)
-        self.subsets, self.subset_size = subsets, subset_size
 
     def __call__(self, dump: Dump, bootstrap: Bootstrap) -> dict[str, Estimate | float | int]:
         rows = dump.mode(self.mode)
@@ -248,9 +232,9 @@ class KernelDistance(SetScore):
                 f"{dump.folder}: mode {self.mode!r}: a kernel distance needs 2 different images and 2 different "
                 f"targets, there are {len(image)} and {len(target)}"
             )
-        size = min(self.subset_size, len(image), len(target))
+        size = min(SUBSET_SIZE, len(image), len(target))
         several = size < max(len(image), len(target))
-        values = [self._subset(image, target, size, n) for n in range(self.subsets)] if several else []
+        values = [self._subset(image, target, size, n) for n in range(SUBSETS)] if several else []
         metrics = {"value": float(np.mean(values)), "spread": float(np.std(values))} if several else {}
         metrics = metrics or {"value": squared_discrepancy(image, target)}
         return {**metrics, "images": len(image), "targets": len(target), "subset_size": size}

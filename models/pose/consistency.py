@@ -26,6 +26,8 @@ Floats = NDArray[np.float64]
 
 LABELLED = 2.0
 """The visibility of a detected joint, if the detection in the real picture is the target."""
+LEAST_CONFIDENCE = 0.3
+"""Of a joint in a reference."""
 STYLE = OverlayStyle(colours="instance", least_side=192, scores=False)
 
 
@@ -49,7 +51,6 @@ class PoseConsistency(Score):
         least_score: minimum score of a person, also in a reference. The network of `recipes/pose.yaml` gave 0.3 to
             nobody in 200 pictures of uniform noise, to somebody in 1, 7 and 4 of 200 of normal noise (blurred by 0, 2
             and 4 pixels), and in 313 of 321 photos of people.
-        least_confidence: minimum confidence of a joint in a reference.
         within: distances of the PCK, as fractions of the height.
         groups: column of the dump; by default, each picture is a group.
         skeleton: as in `pose.Scenes`; COCO's unless given.
@@ -65,7 +66,6 @@ class PoseConsistency(Score):
     truth: str | None = None
     reference: str | None = None
     least_score: float = 0.3
-    least_confidence: float = 0.3
     within: Distances = (0.05, 0.1)
     groups: str | None = None
     skeleton: dict[str, Any] | None = None
@@ -123,7 +123,7 @@ class PoseConsistency(Score):
             for example, image in examples.items():
                 person = read.get(numbers.get(example, -1))
                 if person is not None:
-                    asked[image] = as_asked(person, self.least_confidence) | {"image_id": image}
+                    asked[image] = as_asked(person) | {"image_id": image}
         return {number: pose for number, pose in asked.items() if pose["num_keypoints"]}
 
 
@@ -244,10 +244,10 @@ def similarity(person: Record | None, asked: Record, sigmas: Floats) -> float:
     return float(similarities(people, truth, box[None, None], area[None, None], sigmas)[0, 0, 0])
 
 
-def as_asked(person: Mapping[str, Any], least: float) -> dict[str, Any]:
-    """Convert a detected person to an annotation, with the joints of confidence `least` or more."""
+def as_asked(person: Mapping[str, Any]) -> dict[str, Any]:
+    """Convert a detected person to an annotation, with the joints of confidence `LEAST_CONFIDENCE` or more."""
     joints = _joints(person)
-    joints[:, 2] = np.where(joints[:, 2] >= least, LABELLED, 0.0)
+    joints[:, 2] = np.where(joints[:, 2] >= LEAST_CONFIDENCE, LABELLED, 0.0)
     _, _, width, height = person["bbox"]
     return {
         "image_id": person["image_id"],

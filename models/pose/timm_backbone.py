@@ -8,9 +8,11 @@ from torch import Tensor, nn
 
 from figura.base.errors import UserError
 
+MOST = 16  # pixels from cell to cell
+
 
 class TimmBackbone(nn.Module):
-    """The deepest feature map of a `timm` model whose stride s is at most `max_stride`.
+    """The deepest feature map of a `timm` model whose stride s is at most 16.
 
     Maps images (N, 3, H, W) to (N, channels, ceil(H / s), ceil(W / s)). Pads images with zeros at the right and the
     bottom to a multiple of the stride: patch-based networks then also have a cell for the last pixels; the size of
@@ -18,7 +20,6 @@ class TimmBackbone(nn.Module):
 
     Args:
         model: timm's name of the model, such as `convnext_tiny.fb_in1k`.
-        max_stride: maximum stride of the map.
         pretrained: whether `load_pretrained` lets timm download weights.
         options: further arguments of `timm.create_model`.
 
@@ -29,14 +30,12 @@ class TimmBackbone(nn.Module):
 
     passes_arguments_to: ClassVar[str] = "timm"
 
-    def __init__(
-        self, *, model: str, max_stride: int = 16, pretrained: bool = False, options: dict[str, Any] | None = None
-    ) -> None:
+    def __init__(self, *, model: str, pretrained: bool = False, options: dict[str, Any] | None = None) -> None:
         super().__init__()
         strides = _create(model, options, pretrained=False).feature_info.reduction()
-        fitting = [place for place, stride in enumerate(strides) if stride <= max_stride]
+        fitting = [place for place, stride in enumerate(strides) if stride <= MOST]
         if not fitting:
-            raise ValueError(f"max_stride {max_stride}: {model} has maps of stride {', '.join(map(str, strides))}")
+            raise ValueError(f"{model} has maps of stride {', '.join(map(str, strides))}; at most {MOST} is needed")
         self.name, self.options, self.place, self.pretrained = model, options, fitting[-1], pretrained
         self.model = _create(model, options, pretrained=False, out_indices=(self.place,))
         self.pad_to = strides[fitting[-1]]

@@ -23,6 +23,10 @@ Body = tuple[Floats, Flags]
 """Places (K, 2) of joints in pixels, and which of them are known (K,)."""
 SMOOTHING = 0.2
 """Share of a track's error that corrects its velocity."""
+DUPLICATE = 0.5
+"""Similarity to a better person from which on both are the same one found twice; the worse gets no number."""
+LEAST_SIMILARITY = 0.2
+"""Of a person with where a track is expected; below, it is somebody else."""
 
 
 @dataclass(frozen=True)
@@ -76,8 +80,6 @@ class TrackPeople(Injector):
         people: name of the records of `FindPeople`, which get the numbers.
         photo: name of the photos.
         least_score: people that score less get no number.
-        duplicate: nor do people who are as similar as this to a better one: they are the same person found twice.
-        least_similarity: of a person with where a track is expected, 0 to 1; below, it is somebody else.
         tolerance: factor on the deviations of joints, which COCO measured on the same picture: people move, too.
         memory: frames that a person may be missing: about a second.
         skeleton: as for the dataset; default COCO's.
@@ -90,15 +92,12 @@ class TrackPeople(Injector):
         people: str,
         photo: str,
         least_score: Share = 0.15,
-        duplicate: Share = 0.5,
-        least_similarity: Share = 0.2,
         tolerance: Positive = 2.0,
         memory: Count = 25,
         skeleton: dict[str, Any] | None = None,
     ) -> None:
         self.people, self.photo = people, photo
-        self.least_score, self.duplicate = least_score, duplicate
-        self.least_similarity, self.tolerance, self.memory = least_similarity, tolerance, memory
+        self.least_score, self.tolerance, self.memory = least_score, tolerance, memory
         self.deviations = 2 * skeleton_of(skeleton).sigmas
         self.reads, self.amends = (people, photo), (people,)
         self.videos: dict[Path, Video] = {}
@@ -121,19 +120,18 @@ class TrackPeople(Injector):
                 self._number(video, records)
 
     def _number(self, video: Video, records: Sequence[dict[str, Any]]) -> None:
-        """Number the people of the next frame."""
         chosen, bodies = [], list[Body]()
         for record in records:  # best first
             joints = np.array(record["keypoints"], dtype=np.float64).reshape(-1, 3)
             body = joints[:, :2], joints[:, 2] > 0
-            again = similarities([body], bodies, self.deviations) >= self.duplicate
+            again = similarities([body], bodies, self.deviations) >= DUPLICATE
             if record["score"] >= self.least_score and not again.any():
                 chosen.append(record)
                 bodies.append(body)
         expected = [(one.places, one.known) for one in video.tracks]
         similar = similarities(expected, bodies, self.tolerance * self.deviations)
         tracks, numbers = [], dict[int, int]()
-        for track, place in zip(video.tracks, assigned(similar, self.least_similarity), strict=True):
+        for track, place in zip(video.tracks, assigned(similar, LEAST_SIMILARITY), strict=True):
             tracks.append(track.lost() if place is None else track.found(bodies[place]))
             if place is not None:
                 numbers[place] = track.number

@@ -1,6 +1,5 @@
 """Backbones and heads: published shapes and counts, layers written out, weights from files, timm, decoding."""
 
-import functools
 import hashlib
 import sys
 from collections.abc import Callable
@@ -155,28 +154,9 @@ def test_heads_by_name_and_kind():
 
 
 COCO_HEADS = {"cif": {"fields": 17}, "caf": {"fields": 19}}
-OF_EACH_KIND = ("small", "resnet18", "resnet50", "shufflenetv2k16")
-
-# OpenPifPaf's parameters: backbone, both heads, all; BatchNorm layers where known
-COUNTS = {
-    "shufflenetv2k16": (8_805_396, 473_620, 846_944, 10_125_960, 56),
-    "shufflenetv2k20": (22_247_936, 696_660, 1_245_792, 24_190_388, None),
-    "shufflenetv2k30": (28_034_816, 696_660, 1_245_792, 29_977_268, 98),
-    "shufflenetv2k44": (37_169_920, 696_660, 1_245_792, 39_112_372, 140),
-    "shufflenetv2kx5": (40_684_592, 870_740, 1_557_088, 43_112_420, None),
-    "resnet18": (11_176_512, 174_420, 311_904, 11_662_836, 20),
-    "resnet34": (21_284_672, 174_420, 311_904, 21_770_996, 36),  # torchvision's 21,797,672 without the classifier
-    "resnet50": (23_508_032, 696_660, 1_245_792, 25_450_484, 53),
-    "resnet101": (42_500_160, 696_660, 1_245_792, 44_442_612, None),
-    "resnet152": (58_143_808, 696_660, 1_245_792, 60_086_260, None),
-}
 
 # backbone, options, stride, channels
 OPTIONS = [
-    ("small", {}, 16, 128),
-    ("resnet18", {}, 16, 512),
-    ("resnet50", {}, 16, 2048),
-    ("shufflenetv2k16", {}, 16, 1392),
     ("shufflenetv2k16", {"input_conv2": True, "input_conv2_channels": 40}, 32, 1392),
     ("shufflenetv2k16", {"input_conv2": True, "stage4_dilation": 2}, 16, 1392),
     ("shufflenetv2k16", {"conv5_as_stage": True, "leaky_relu": True, "norm": "instance", "kernel": 7}, 16, 1392),
@@ -191,10 +171,6 @@ OPTIONS = [
 ]
 
 
-def count(module):
-    return sum(parameter.numel() for parameter in module.parameters())
-
-
 def network(name, heads=None, meta=True, batch_norm_eps=1e-3, **options):
     with torch.device("meta" if meta else "cpu"):
         return PoseNetwork(
@@ -202,24 +178,6 @@ def network(name, heads=None, meta=True, batch_norm_eps=1e-3, **options):
             heads=heads or COCO_HEADS,
             batch_norm_eps=batch_norm_eps,
         )
-
-
-@functools.cache
-def plain(name):
-    """A network at its defaults, on the meta device."""
-    return network(name)
-
-
-@pytest.mark.parametrize("name", COUNTS)
-def test_parameter_counts(name):
-    built = plain(name)
-    parts = (built.base_net, built.head_nets["cif"], built.head_nets["caf"], built)
-    norms = sum(isinstance(module, nn.BatchNorm2d) for module in built.modules())
-    assert tuple(map(count, parts)) == COUNTS[name][:4]
-    assert norms == (COUNTS[name][4] or norms)
-    if name == "shufflenetv2k16":
-        flat = {head: {**settings, "upsample": 1} for head, settings in COCO_HEADS.items()}
-        assert count(network(name, flat)) == 9_135_537
 
 
 @pytest.mark.parametrize(("name", "options", "stride", "channels"), OPTIONS)
@@ -234,7 +192,7 @@ def test_stride_and_shapes(name, options, stride, channels):
     assert fields["caf"].shape == (2, 19, 8, *cells)
 
 
-@pytest.mark.parametrize("name", OF_EACH_KIND)
+@pytest.mark.parametrize("name", ["resnet50", "shufflenetv2k16"])
 def test_forward_and_backward(name):
     torch.manual_seed(0)
     built = network(name, {"cif": {"fields": 2}}).to_empty(device="cpu")
@@ -310,24 +268,21 @@ def modules_of(built, kind):
 
 
 def test_norms_and_kernels_are_those_asked_for():
-    assert {(m.eps, m.momentum) for m in modules_of(plain("shufflenetv2k16"), nn.BatchNorm2d)} == {(1e-3, 0.01)}
+    assert {(m.eps, m.momentum) for m in modules_of(network("shufflenetv2k16"), nn.BatchNorm2d)} == {(1e-3, 0.01)}
     assert {m.eps for m in modules_of(network("small", batch_norm_eps=0.01), nn.BatchNorm2d)} == {0.01}
     groups = modules_of(network("shufflenetv2k16", norm="group"), nn.GroupNorm)
     assert {(m.num_groups, m.eps) for m in groups} == {(4, 1e-4), (29, 1e-4)}
     wide = modules_of(network("shufflenetv2kx5", norm="group"), nn.GroupNorm)
     assert {(m.num_groups, m.num_channels) for m in wide} == {(3, 42), (32, 320), (32, 640), (32, 1280), (32, 2560)}
+    for width, count in ((50, 2), (870, 29)):  # divisors of any width
+        odd = network("shufflenetv2k16", norm="group", input_conv2=True, input_conv2_channels=width)
+        norm = odd.base_net.input_block[1][1]
+        assert (norm.num_groups, norm.num_channels) == (count, width)
     other = network("shufflenetv2k16", norm="instance", leaky_relu=True, kernel=7)
     found = {(m.eps, m.momentum, m.affine, m.track_running_stats) for m in modules_of(other, nn.InstanceNorm2d)}
     assert found == {(1e-4, 0.01, True, True)}
     assert not modules_of(other, nn.ReLU)
     assert {m.kernel_size for m in modules_of(other, nn.Conv2d) if m.groups > 1} == {(7, 7)}
-
-
-@pytest.mark.parametrize(("width", "groups"), [(42, 3), (50, 2), (100, 4), (870, 29)])
-def test_groups_divide_any_width(width, groups):
-    built = network("shufflenetv2k16", norm="group", input_conv2=True, input_conv2_channels=width)
-    norm = built.base_net.input_block[1][1]
-    assert (norm.num_groups, norm.num_channels) == (groups, width)
 
 
 RENAMED = {"input_block.0": "conv1", "input_block.1": "bn1", **{f"block{n + 1}": f"layer{n}" for n in (1, 2, 3, 4)}}
@@ -359,11 +314,10 @@ def started(**options):
     return network
 
 
-@pytest.mark.parametrize("depth", [18, 50])
-def test_pretrained_weights_arrive(depth, tmp_path):
-    state = torchvision_state(depth)
+def test_pretrained_weights_arrive(tmp_path):
+    state = torchvision_state(50)
     save_file(state, tmp_path / "w.safetensors")
-    found = started(depth=depth, pretrained=str(tmp_path / "w.safetensors")).state_dict()
+    found = started(depth=50, pretrained=str(tmp_path / "w.safetensors")).state_dict()
     for ours, theirs in RENAMED.items():
         part = {name: value for name, value in found.items() if name.startswith(f"{ours}.")}
         assert part
@@ -383,13 +337,6 @@ def test_pretrained_weights_with_surgery(file):
     assert torch.equal(filled.block5[1].conv2.weight, torchvision_state(18)["layer4.1.conv2.weight"])
     removed = started(depth=18, remove_last_block=True, pretrained=str(file))
     assert torch.equal(removed.block4[1].conv2.weight, torchvision_state(18)["layer3.1.conv2.weight"])
-
-
-def test_bad_weights_are_explained(file, tmp_path):
-    with pytest.raises(UserError, match=r"no file .*absent; give `pretrained` .*timm/resnet18.tv_in1k"):
-        started(depth=18, pretrained=str(tmp_path / "absent"))
-    with pytest.raises(UserError, match=r"no tensor 'layer1\.2\.conv1\.weight'"):
-        started(depth=34, pretrained=str(file))
 
 
 class Patches(nn.Module):
@@ -437,9 +384,8 @@ def test_timm_backbone(output_fmt, monkeypatch):
     for height, width in ((65, 65), (193, 97)):
         cells = ((height - 1) // 8 + 1, (width - 1) // 8 + 1)
         assert built(torch.randn(1, 3, height, width))["cif"].shape == (1, 17, 5, *cells)
-    assert PoseNetwork(backbone={**backbone, "max_stride": 8}, heads=COCO_HEADS).stride == 8
-    with pytest.raises(ValueError, match=r"max_stride 2: patches has maps of stride 4, 8, 16, 32"):
-        PoseNetwork(backbone={**backbone, "max_stride": 2}, heads=COCO_HEADS)
+    with pytest.raises(ValueError, match=r"patches has maps of stride 32; at most 16"):
+        PoseNetwork(backbone={**backbone, "options": {"out_indices": (3,)}}, heads=COCO_HEADS)
     with pytest.raises(ValueError, match=r"'patches': timm refuses .*hight"):
         PoseNetwork(backbone={**backbone, "options": {"hight": 1}}, heads=COCO_HEADS)
     monkeypatch.setitem(sys.modules, "timm", None)

@@ -2,7 +2,7 @@
 
 Source: Kreiss, Bertoni and Alahi, "OpenPifPaf: Composite Fields for Semantic Keypoint Detection and Spatio-Temporal
 Association", T-ITS 2021, section III.D, as in openpifpaf/decoder/cifcaf.py of version 0.13. Options that OpenPifPaf
-accepts but ignores (connection method, reverse match, dense weight, early NMS) are implemented here.
+accepts but ignores (connection method, reverse match, dense weight) are implemented here.
 """
 
 from collections.abc import Iterable
@@ -67,8 +67,6 @@ class CifCafDecoder:
         greedy: accept the joint at the end of a connection at once, not in the order of confidences.
         connection_method: `blend` the best two connections, or take the best one (`max`).
         reverse_match: use only connections that also match in reverse.
-        nms_before_force_complete: remove duplicates also before completing poses, with the thresholds that apply
-            without `force_complete`.
         dense_weight: factor on the confidences of the skeleton's dense connections, which follow the standard
             ones in the association field; None if there are none.
         cif_rescore: score seeds with the confidence maps, not only by their cell (an ablation, like the next ones).
@@ -96,7 +94,6 @@ class CifCafDecoder:
         greedy: bool = False,
         connection_method: Literal["blend", "max"] = "blend",
         reverse_match: bool = True,
-        nms_before_force_complete: bool = False,
         dense_weight: Share | None = None,
         cif_rescore: bool = True,
         caf_rescore: bool = True,
@@ -111,11 +108,11 @@ class CifCafDecoder:
             float(force_complete_caf_threshold),
         )
         self.force_complete = force_complete
-        self.nms_before_force_complete, self.reverse_match = nms_before_force_complete, reverse_match
+        self.reverse_match = reverse_match
         self.cif_rescore, self.caf_rescore, self.seed_nms = cif_rescore, caf_rescore, seed_nms
         self._blend, self._greedy = connection_method == "blend", greedy
-        self._duplicates = keypoint_threshold, 0.15 if instance_threshold is None else instance_threshold
-        self._final_duplicates = (0.0, instance_threshold or 0.0) if force_complete else self._duplicates
+        least = 0.15 if instance_threshold is None else instance_threshold
+        self._duplicates = (0.0, instance_threshold or 0.0) if force_complete else (keypoint_threshold, least)
         grown = 0.0 if force_complete and not independent_keypoints else min(keypoint_threshold, seed_threshold)
         self._growth = float(grown), 0.0 if force_complete else float(keypoint_threshold_rel)
         dense = () if dense_weight is None else skeleton.dense_connections
@@ -147,10 +144,8 @@ class CifCafDecoder:
                 accumulate(maps, tiles, cif, self.stride, self.cif_threshold, SIGMA_SHARE)
             poses = self._seeded(cif, caf, maps, occupied)
             if self.force_complete and len(poses):
-                if self.nms_before_force_complete:
-                    poses = without_duplicates(poses, occupied, *self._duplicates)
                 self._complete(poses, caf, maps)
-        return self._scored(without_duplicates(poses, occupied, *self._final_duplicates))
+        return self._scored(without_duplicates(poses, occupied, *self._duplicates))
 
     def batch(self, cif: Iterable[Fields], caf: Iterable[Fields], workers: int) -> list[Poses]:
         """Return the poses of several images, decoded by `workers` threads; the same as one by one.
