@@ -11,11 +11,24 @@ import pytest
 from models.images import further_transforms
 
 
+class BasicTransform:
+    """The package itself is tried in `test_package_table.py`."""
+
+    def __init__(self, p: float = 0.5) -> None:
+        if not 0 <= p <= 1:
+            raise ValueError("p\n  Input should be at most 1")
+        self.p = p
+
+
+class ImageOnlyTransform(BasicTransform):
+    pass
+
+
 @contextmanager
 def pretended(monkeypatch: pytest.MonkeyPatch, *kinds: type, **others: Any) -> Iterator[None]:
-    """Let `albumentations` have these classes, by their names, and other values."""
+    """Let `albumentations` have these classes, by their names, the classes above, and other values."""
     package = ModuleType("albumentations")
-    vars(package).update({kind.__name__: kind for kind in kinds} | others)
+    vars(package).update({kind.__name__: kind for kind in (BasicTransform, ImageOnlyTransform, *kinds)} | others)
     monkeypatch.setitem(sys.modules, "albumentations", package)
     _forget()
     yield

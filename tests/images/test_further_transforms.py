@@ -5,27 +5,11 @@ import sys
 
 import numpy as np
 import pytest
-from pretended_albumentations import pretended
+from pretended_albumentations import BasicTransform, ImageOnlyTransform, pretended
 from pydantic import ValidationError
 
 from figura.base.errors import UserError
 from models.images.augmentation import PairAugmentation, augment
-
-
-class BasicTransform:
-    """What the tests need of albumentations: the package itself is tried in `test_package_table.py`."""
-
-    def __init__(self, p: float = 0.5) -> None:
-        if not 0 <= p <= 1:
-            raise ValueError("p\n  Input should be at most 1")
-        self.p = p
-
-    def change(self, image, numbers, is_mask):
-        raise TypeError
-
-
-class ImageOnlyTransform(BasicTransform):
-    pass
 
 
 class Shift(BasicTransform):
@@ -67,7 +51,7 @@ class Compose:
 
 @pytest.fixture(autouse=True)
 def albumentations(monkeypatch):
-    with pretended(monkeypatch, BasicTransform, ImageOnlyTransform, Shift, Noise, Half, Compose):
+    with pretended(monkeypatch, Shift, Noise, Half, Compose):
         yield
 
 

@@ -24,7 +24,7 @@ from figura.engine.build import build_networks
 from figura.engine.weights import load_start
 from figura.recipe.load import check_recipe
 from models.pose.import_openpifpaf import plan
-from models.pose.pose_network import BACKBONES, PoseNetwork
+from models.pose.pose_network import PoseNetwork
 
 COCO_HEADS = {"cif": {"fields": 17}, "caf": {"fields": 19}}
 
@@ -47,10 +47,29 @@ def network(backbone, heads=None):
         return PoseNetwork(backbone={"name": backbone}, heads=heads or COCO_HEADS)
 
 
-@pytest.mark.parametrize("backbone", [name for name in BACKBONES if name != "timm"])
+# OpenPifPaf's parameters of the backbone and of all, with two heads; BatchNorm layers where known
+COUNTS = {
+    "small": (None, None, None),
+    "shufflenetv2k16": (8_805_396, 10_125_960, 56),
+    "shufflenetv2k20": (22_247_936, 24_190_388, None),
+    "shufflenetv2k30": (28_034_816, 29_977_268, 98),
+    "shufflenetv2k44": (37_169_920, 39_112_372, 140),
+    "shufflenetv2kx5": (40_684_592, 43_112_420, None),
+    "resnet18": (11_176_512, 11_662_836, 20),
+    "resnet34": (21_284_672, 21_770_996, 36),  # torchvision's 21,797,672 without the classifier
+    "resnet50": (23_508_032, 25_450_484, 53),
+    "resnet101": (42_500_160, 44_442_612, None),
+    "resnet152": (58_143_808, 60_086_260, None),
+}
+
+
+@pytest.mark.parametrize("backbone", COUNTS)
 def test_every_backbone(backbone):
     state = numbered(backbone)
     built = network(backbone)
+    counts = [sum(one.numel() for one in part.parameters()) for part in (built.base_net, built)]
+    counts.append(sum(isinstance(module, nn.BatchNorm2d) for module in built.modules()))
+    assert all(known in (None, count) for known, count in zip(COUNTS[backbone], counts, strict=True))
     found = fitting(state, built, "cif,caf")
     named = {name.replace("nets.0.", "nets.cif.").replace("nets.1.", "nets.caf."): t for name, t in state.items()}
     assert found.keys() == named.keys()

@@ -15,7 +15,6 @@ from figura.base.errors import UserError
 from figura.data.formats.skeletons import COCO
 from figura.engine.build import build_datasets
 from figura.interfaces import Networks, State
-from figura.report.interfaces import NotApplicableError
 from figura.show.drawing import drawing_of
 from models.pose import plots as pose_plots
 from models.pose.coco_evaluation import ImageMatches
@@ -29,7 +28,7 @@ from models.pose.decode.field_images import (
 )
 from models.pose.decode.injectors import FieldPictures, HeadFields
 from models.pose.decode.overlays import COLOURS, OverlayStyle, overlay
-from models.pose.drawing import IGNORED, SceneDrawing, confidence_drawing, strongest
+from models.pose.drawing import SceneDrawing, strongest
 from models.pose.plots import OKSHistogram, PrecisionRecall, WorstImages, image_score
 
 SIDE = 400  # large enough not to be enlarged
@@ -48,27 +47,6 @@ def of_joints(joints, confidence=0.9, **more):
 
 def changed(picture, before=GREY):
     return (picture != before).any(axis=2)
-
-
-def far_from(lines, reach):
-    """Mask of the pixels farther than `reach` from each of the lines."""
-    rows, columns = np.mgrid[:SIDE, :SIDE]
-    points = np.stack([columns, rows], axis=-1).astype(float)
-    far = np.ones((SIDE, SIDE), bool)
-    for start, end in np.array(lines, dtype=float):
-        along = np.clip((points - start) @ (end - start) / max(((end - start) ** 2).sum(), 1e-9), 0, 1)
-        far &= np.linalg.norm(points - start - along[..., None] * (end - start), axis=-1) > reach
-    return far
-
-
-def test_a_limb_is_drawn_where_it_is_and_nowhere_else():
-    drawn = changed(overlay(GREY, [of_joints(ARM)], [], COCO, PLAIN))
-    for share in np.linspace(0, 1, 40):
-        for start, end in ((ARM[SHOULDER], ARM[ELBOW]), (ARM[ELBOW], ARM[WRIST])):
-            x, y = np.rint((1 - share) * np.array(start) + share * np.array(end)).astype(int)
-            assert drawn[y, x]
-    lines = [(ARM[SHOULDER], ARM[ELBOW]), (ARM[ELBOW], ARM[WRIST])]
-    assert not drawn[far_from(lines, 6.0)].any()
 
 
 def test_each_connection_has_its_colour_or_each_person_has_one():
@@ -122,47 +100,6 @@ def test_a_line_is_dashed_where_an_end_is_not_confident():
     assert covered(0.01, threshold=0.0).all()
     gaps = np.flatnonzero(np.diff(covered(0.3).astype(int)))
     assert len(gaps) >= 8  # dash, gap, dash, ...
-
-
-def test_boxes_and_labels():
-    found = of_joints(ARM, bbox=[90, 90, 220, 120], score=0.5)
-    thing = {"bbox": [20, 300, 60, 40], "score": 0.25, "category": "ball", "category_id": 2}
-    bare = changed(overlay(GREY, [found], [thing], COCO, PLAIN))
-    assert bare[320, 20]
-    assert bare[300, 50]
-    assert not bare[320, 50]
-    assert not bare[160, 90]  # people's boxes only if asked for
-    assert changed(overlay(GREY, [found], [], COCO, OverlayStyle(boxes=True, scores=False)))[160, 90]
-    labelled = overlay(GREY, [found], [thing], COCO)
-    rows, columns = np.nonzero(changed(labelled, overlay(GREY, [found], [thing], COCO, PLAIN)))
-    assert rows.min() > 60  # above the person
-    assert ((rows < 92) | ((rows > 280) & (rows < 302) & (columns < 90))).all()  # and above the ball
-    patch = labelled[75:90, 90:130].reshape(-1, 3)
-    assert np.ptp(patch.mean(axis=1)) > 150  # bright on dark
-
-
-def test_whitening_scales_and_line_width():
-    white = overlay(GREY, [], [], COCO, OverlayStyle(whiten=0.5))
-    np.testing.assert_allclose(white, 255 - 0.5 * (255 - 120), atol=1)
-    np.testing.assert_array_equal(overlay(GREY, [], [], COCO, OverlayStyle(whiten=1.0)), 255)
-    body = dict(enumerate(20 + 30 * COCO.standing_pose * (1, -1) + (150, 310)))
-    plain, scaled = (
-        overlay(GREY, [of_joints(body)], [], COCO, OverlayStyle(scores=False, joint_scales=on)) for on in (False, True)
-    )
-    # The box is 3.5 by 9.7 units of 30 px, the knee's sigma 0.087 (2.2): a circle of radius 7.6 px around it.
-    radius = 30 * np.sqrt(3.5 * 9.7) * 0.087 / 2
-    x, y = body[KNEE]
-    rows, columns = np.nonzero(changed(scaled, plain))
-    near = np.hypot(rows - y, columns - x)
-    assert near[near < 14].mean() == pytest.approx(radius, abs=0.7)
-    assert np.ptp(near[near < 14]) < 7
-    thin, thick = (
-        changed(overlay(GREY, [of_joints(ARM)], [], COCO, OverlayStyle(scores=False, line_width=width)))[
-            80:120, 150
-        ].sum()
-        for width in (1, 5)
-    )
-    assert thick - thin == pytest.approx(4, abs=1)
 
 
 BLACK = np.zeros((33, 41, 3), dtype=np.uint8)
@@ -230,8 +167,6 @@ def test_target_and_the_same_prediction_look_alike():
 
 # --- drawings of scenes ---
 
-GREY_SCENE = np.full((65, 65, 3), 100, np.uint8)
-
 
 @pytest.fixture
 def scenes(tmp_path):
@@ -263,18 +198,6 @@ def cif_target(fields):
     values = np.full((fields, 5, 9, 9), np.nan, np.float32)
     values[:, 0] = 0.0
     return values
-
-
-def test_ignored_cells_are_hatched_in_red_and_others_as_they_were():
-    values = cif_target(2)
-    values[:, 0, :, 6:] = np.nan  # a crowd at the right, in all fields
-    values[1, 0, :4, :3] = np.nan  # a hidden joint, in one field
-    drawn = confidence_drawing(GREY_SCENE, values, stride=8, zoom=2).astype(int)
-    crowd, hidden, rest = drawn[:, 96:], drawn[:48, :32], drawn[80:, :32]
-    assert (rest == 100).all()
-    assert (crowd.reshape(-1, 3) == IGNORED).all(axis=1).mean() == pytest.approx(1 / 3, abs=0.02)  # the lines
-    redness = [(part[..., 0] - part[..., 1]).mean() for part in (crowd, hidden, rest)]
-    assert redness[0] > redness[1] > redness[2] == 0
 
 
 def test_the_strongest_field_of_each_cell():
@@ -395,20 +318,6 @@ def test_overlaps_of_found_and_missed(tmp_path, figures):
     assert missed == {0.375: 1, 0.025: 1}
     labels = [text.get_text() for text in axis.get_legend().get_texts()]
     assert labels == [f"found: 1, mean OKS {oks(10):.3f}", "missed: 2, 1 of them with nobody near"]
-
-
-def test_nothing_to_find_is_no_picture(tmp_path):
-    rows = dump(tmp_path, [1], [], [pose(1, 30, 0.9)], images=[plain([0.0] * 3, 20, 20)])
-    for picture in (
-        PrecisionRecall("poses", "people", "truth", skeleton=SKELETON),
-        OKSHistogram("poses", "people", "truth", skeleton=SKELETON),
-        WorstImages("poses", "people", "truth", "overlay", 1, skeleton=SKELETON),
-    ):
-        with pytest.raises(NotApplicableError, match="no annotated person has a labelled keypoint"):
-            picture(rows, tmp_path / "plot.png")
-    with pytest.raises(NotApplicableError, match="no annotation has a box"):
-        PrecisionRecall("poses", "people", "truth", kind="bbox")(rows, tmp_path / "plot.png")
-    assert not (tmp_path / "plot.png").exists()
 
 
 def plain(colour, height, width):
