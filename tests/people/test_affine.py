@@ -2,7 +2,6 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from figura.data.formats.skeletons import COCO
 from models.pose.affine import (
     MEAN_COLOUR,
     Geometry,
@@ -106,18 +105,6 @@ def test_outside_of_the_valid_area_is_padding_and_all_of_the_image_is_inside():
         lit = np.argwhere(picture[..., 0] > 100)
         np.testing.assert_allclose(lit.min(axis=0), [y, x], atol=1.01)
         np.testing.assert_allclose(lit.max(axis=0), [y + height, x + width], atol=1.01)
-
-
-def test_mirrored_keypoints_change_sides_only_when_mirrored():
-    keypoints = np.zeros((1, 17, 3))
-    keypoints[0, 9] = 20, 30, 2  # the left wrist
-    plain, mirrored = (
-        draws(101, 101, 101, {"rescale": SAME, "horizontal_flip": {"chance": chance}}, 1)[0] for chance in (0.0, 1.0)
-    )
-    np.testing.assert_allclose(plain.keypoints(keypoints, COCO.flip)[0, 9], [20, 30, 2])
-    moved = mirrored.keypoints(keypoints, COCO.flip)[0]
-    np.testing.assert_allclose(moved[10], [80, 30, 2])
-    assert moved[9, 2] == 0
 
 
 def test_crop_shows_what_is_of_interest_and_no_padding():

@@ -373,14 +373,6 @@ def test_crowdpose_comes_with_the_skeleton_of_another_set(tmp_path):
     assert "[16, 14]" in preparation.notes[0]
 
 
-def test_cocos_person_stays_as_it_is(tmp_path):
-    category = {"id": 1, "name": "person", "keypoints": list(KEYPOINTS)}
-    places = np.random.default_rng(2).integers(10, 70, (17, 2))
-    preparation, _ = prepared(tmp_path, [category], [annotation(1, flat(places), category=1)])
-    assert skeleton_of(tmp_path).settings() == COCO.settings()
-    assert not preparation.notes
-
-
 # --- COCO-WholeBody ---
 
 WHOLE = KeypointSettings(set="wholebody")
@@ -416,12 +408,6 @@ def test_wholebody_annotations_are_joined(tmp_path):
     assert written["face_box"] == [1, 2, 3, 4]
     assert content["categories"][0]["keypoints"] == list(WHOLEBODY.keypoints)
     assert skeleton_of(tmp_path).settings() == WHOLEBODY.settings()
-
-
-def test_a_body_alone_has_the_other_joints_unlabelled(tmp_path):
-    body = annotation(1, wholebody_record()["keypoints"], category=1)
-    _, content = prepared(tmp_path, [PERSON], [body], keypoints=WHOLE)
-    assert content["annotations"] == [body | {"keypoints": body["keypoints"] + [0] * 3 * 116}]
 
 
 @pytest.mark.parametrize(

@@ -6,18 +6,15 @@ import numpy as np
 import pytest
 from PIL import Image
 from pycocotools import mask as run_lengths
-from pycocotools.coco import COCO
 from skeletons_by_hand import DOG
 
 from figura.base.errors import UserError
 from figura.data.formats.coco import KEYPOINTS
 from figura.data.formats.skeletons import COCO as COCO_PERSON
 from figura.data.formats.skeletons import skeleton_from
-from models.people.crops import square
-from models.people.drawing import BOX, CROP, HIDDEN, VISIBLE, PersonDrawing, joints_over
+from models.people.drawing import BOX, CROP, PersonDrawing
 from models.people.pairs import PersonPairs
 from models.people.persons import people_category
-from tests.real_people import REAL, needs_real
 
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")  # by pycocotools
 
@@ -351,20 +348,6 @@ def is_colour(pixels, colour):
     return (pixels == colour).all(axis=-1)
 
 
-def test_drawn_joints_stand_where_they_are_and_look_as_they_are_labelled():
-    picture = np.zeros((64, 32, 3), np.uint8)
-    joints = np.array([[3, 10, 2], [20, 10, 1], [20, 50, 0]])
-    drawn = joints_over(picture, joints, [(0, 1), (1, 2)])
-    assert drawn.shape == (256, 128, 3)
-    rows, columns = is_colour(drawn, VISIBLE).nonzero()  # pixel 3 of four times the size: 12 to 15
-    assert abs(columns.mean() - 13.5) <= 0.5
-    assert abs(rows.mean() - 41.5) <= 0.5
-    ring = drawn[30:54, 70:94].astype(int)
-    assert (ring[..., 0] - ring[..., 1] > (HIDDEN[0] - HIDDEN[1]) / 2).any()  # its edges are smooth
-    assert (drawn[42, 20:75] > 200).all()  # the white line
-    assert not drawn[100:].any()  # neither the unlabelled joint nor its connection
-
-
 def test_the_drawn_scene_shows_box_and_crop(folder):
     dataset = pairs(folder)
     drawing = PersonDrawing(dataset, {})
@@ -377,32 +360,6 @@ def test_the_drawn_scene_shows_box_and_crop(folder):
     pictures = drawing.pictures(draw(dataset, 1))
     assert {"pose", "target", "joints"} <= pictures.keys()
     assert "joints" not in drawing.pictures({"target": draw(dataset, 1)["target"]})
-
-
-# --- real data ---
-
-
-@pytest.fixture
-def real(tmp_path):
-    """The sample as one split `all`, sorted as `prepare` does, and pycocotools' reading of it."""
-    whole = json.loads((REAL / "annotations.json").read_text())
-    for kind in ("images", "annotations"):
-        whole[kind].sort(key=lambda one: one["id"])
-    (tmp_path / "all.json").write_text(json.dumps(whole))
-    (tmp_path / "images").symlink_to(REAL / "images")
-    return tmp_path, COCO(str(tmp_path / "all.json"))
-
-
-@needs_real
-def test_masks_on_real_data(real):
-    folder, reference = real
-    dataset = pairs(folder, split="all", min_keypoints=10, min_height=100, image_size=64, background=0.0)
-    for index in range(0, len(dataset), 5):
-        truth = reference.annToMask(reference.loadAnns([int(dataset.persons.ids[index])])[0])
-        np.testing.assert_array_equal(dataset.persons.mask(index), truth)
-        crop = square(dataset.persons.boxes[index], 0.1, 64)
-        covered = draw(dataset, index)["mask"].sum() * (crop.side / 64) ** 2
-        assert covered == pytest.approx(truth.sum(), rel=0.02)  # the margin holds all of the person
 
 
 def test_the_truth_is_the_annotation_in_pixels_of_the_crop(folder):

@@ -3,32 +3,17 @@ import json
 import cv2
 import numpy as np
 import pytest
+from people_of_noise import prepared
 from skeletons_by_hand import DOG
 
 from figura.base.errors import UserError
 from figura.prediction.inputs import Photo
-from figura.synthetic import SyntheticSettings, write_synthetic
 from models.people.pairs import PersonPairs
 from models.people.photos import PersonPhotos
 
-SETTINGS = SyntheticSettings(
-    image_size=96, jpeg_quality=90, scenes={"train": 2, "validation": 2, "test": 1},
-    identities={"train": 3, "validation": 3, "test": 3},
-    people_per_scene={2: 1.0}, objects_per_scene={1: 1.0}, height_range=(0.6, 0.9), views={"front": 1.0},
-    poses={"standing": 1.0}, max_overlap=0.2, cut_share=0.0, crowd_share=0.0, limb_thickness=1.2, head_size=1.2,
-    clutter=0,
-)  # fmt: skip
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")  # by pycocotools
 
 BASIC = {"image_size": 32, "margin": 0.0, "min_keypoints": 3, "min_height": 10, "background": 0.5}
-
-
-@pytest.fixture(scope="module")
-def drawn(tmp_path_factory):
-    root = tmp_path_factory.mktemp("people")
-    write_synthetic(SETTINGS, 1, root, False, workers=1)
-    (root / "manifest.json").write_text(json.dumps({"sha256": "1"}))
-    return root
 
 
 def person(score=0.9, box=(10, 5, 20, 40), category=1, confidence=0.8, joints=5):
@@ -50,19 +35,19 @@ def beside(photo, content, name="a"):
     path.write_text(content if isinstance(content, str) else json.dumps(content))
 
 
-def test_annotated_people_look_as_in_training(drawn):
-    pairs = PersonPairs(root=str(drawn), split="validation", appearance="self", **BASIC)
-    content = json.loads((drawn / "validation.json").read_text())
-    for image in content["images"]:
-        of_image = [one for one in content["annotations"] if one["image_id"] == image["id"]]
-        people = [one for one in of_image if one["category_id"] == 1 and not one["iscrowd"]]
-        (drawn / f"images/{image['file_name']}").with_suffix(".people.json").write_text(json.dumps(people))
+def test_annotated_people_look_as_in_training(tmp_path):
+    root = prepared(tmp_path, [None] * 3)
+    content = json.loads((root / "validation.json").read_text())
+    content["annotations"][1]["segmentation"] = [[6, 6, 40, 8, 30, 70]]
+    (root / "validation.json").write_text(json.dumps(content))
+    for one in content["annotations"]:
+        (root / f"images/{one['id']}.people.json").write_text(json.dumps([one]))
+    pairs = PersonPairs(root=str(root), split="validation", appearance="self", **BASIC)
     photos = PersonPhotos(**BASIC)
-    files = sorted((drawn / "images/validation").glob("*.jpg"))
+    files = sorted((root / "images").glob("*.png"))
     found = [one for n, path in enumerate(files, 1) for one in photos.examples(Photo(path, path.stem, n))]
-    assert len(found) == len(pairs) > 2
-    assert [one["name"] for one in found[:2]] == [f"{files[0].stem}-1", f"{files[0].stem}-2"]
-    for one, expected in zip(found, pairs, strict=False):
+    assert [one["name"] for one in found] == ["1-1", "2-1", "3-1"]
+    for one, expected in zip(found, pairs, strict=True):
         for name in ("pose", "target", "appearance", "mask"):
             assert one[name].dtype == np.float32
             assert np.abs(one[name] - expected[name]).max() < 1e-6

@@ -31,12 +31,6 @@ def test_coco_names_and_connections_are_those_of_its_files():
     assert [[a + 1, b + 1] for a, b in COCO.connections] == person["skeleton"]
 
 
-def test_coco_flip_swaps_left_and_right():
-    swapped = [COCO.keypoints[place] for place in COCO.flip]
-    words = {"left": "right", "right": "left"}
-    assert swapped == ["_".join(words.get(word, word) for word in name.split("_")) for name in COCO.keypoints]
-
-
 def test_coco_connection_sets():
     assert [len(x) for x in (COCO.connections, COCO.dense_connections, COCO.kinematic_tree)] == [19, 25, 16]
     assert len(edges(COCO.connections) | edges(COCO.dense_connections)) == 44
@@ -67,19 +61,6 @@ def test_a_skeleton_from_a_recipe():
     assert found.dense_connections == found.kinematic_tree == ()
     assert found.score_weights.tolist() == [1, 1, 1]
     assert found.standing_pose.shape == (3, 2)
-    full = skeleton_from(
-        ARM
-        | {
-            "flip": {"hub": "right_tip"},
-            "dense_connections": [["left_tip", "right_tip"]],
-            "kinematic_tree": [["hub", "left_tip"]],
-            "score_weights": [3, 1, 1],
-        }
-    )
-    assert full.flip == (2, 1, 0)
-    assert full.dense_connections == ((1, 2),)
-    assert full.kinematic_tree == ((0, 1),)
-    assert full.score_weights.tolist() == [3, 1, 1]
 
 
 @pytest.mark.parametrize(

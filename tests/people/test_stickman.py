@@ -83,15 +83,6 @@ def test_hidden_joints_are_drawn_and_missing_ones_not():
         assert (draw_stickman(broken, 256) == draw_stickman(figure(missing=(4, 10)), 256)).all()
 
 
-def test_every_number_of_torso_joints():
-    for kept in range(6):
-        torso = (1, 2, 8, 11, 5)
-        image = draw_stickman(figure([joint for joint in range(18) if joint not in torso[:kept]]), 256)
-        assert image.any() == (kept > 0)
-        # Below three corners nothing is filled: the dot of the neck is all that is green.
-        assert (counts(image)[1] < 50) == (kept < 3)
-
-
 @pytest.mark.parametrize("far", [300.0, 1e4, 1e6, 1e12])
 def test_joints_off_the_canvas(far):
     joints = figure()
