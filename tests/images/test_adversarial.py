@@ -79,15 +79,6 @@ def test_relativistic_gradients_reach_both_batches():
     np.testing.assert_allclose(opposite.grad, np.full_like(OPPOSITE, -slope.sum() / OPPOSITE.size), atol=1e-12)
 
 
-def test_the_wrong_inputs_and_arguments():
-    logits = torch.zeros(2, 1)
-    for kind in AVERAGES:
-        with pytest.raises(ValueError, match=rf"{kind} compares .* input 'opposite' .* is missing"):
-            Adversarial(kind=kind, role="generator", target="fake")(logits=logits)
-    with pytest.raises(ValueError, match="wgan reads 'logits' alone: take input 'opposite' out"):
-        Adversarial(kind="wgan", role="generator", target="real")(logits=logits, opposite=logits)
-
-
 @pytest.mark.parametrize("centre", [0.0, 1.0])
 def test_penalty_of_a_quadratic(centre):
     """A quadratic, z = a |x|^2 / 2, has slope a |x|; the penalty's own derivative by a is 2 (a |x| - centre) |x|."""

@@ -6,7 +6,7 @@ import pytest
 import torch
 import toy
 from safetensors.torch import load_file
-from trainings import assert_same, fit, killed, outputs, weights
+from trainings import fit, outputs
 from two_processes import run_in_two
 
 from figura.base.errors import UserError
@@ -96,26 +96,6 @@ def pooled(changes=None):
         name: injectors[name] for name in ("paint", "pool", "real", "fake") if name in injectors
     }
     return content
-
-
-def test_a_killed_training_ends_in_the_same_bytes(run):
-    whole = fit(run / "whole", {}, pooled())
-    killed(run / "killed", {}, pooled(), stop=11)
-    resumed = fit(run / "killed", {}, pooled())
-    assert resumed.done[0] == 8
-    assert outputs(run / "killed") == outputs(run / "whole")
-    pools = [one.steps["critic"].injectors["pool"].injector.state_dict()["image"] for one in (whole, resumed)]
-    assert pools[0].shape == (6, 1, 4, 4)
-    assert torch.equal(*pools)
-    without = fit(run / "without", {"steps.critic.injectors.pool.size": 0}, pooled())
-    assert outputs(run / "without")["model/critic.safetensors"] != outputs(run / "whole")["model/critic.safetensors"]
-    assert without.steps["critic"].injectors["pool"].injector.state_dict() == {}
-
-
-def test_evaluations_and_logs_leave_the_pool_alone(run):
-    often = fit(run / "often", {"train.evaluate_every": 1, "runtime.log_every": 1}, pooled())
-    seldom = fit(run / "seldom", {"train.evaluate_every": 16, "runtime.log_every": 16}, pooled())
-    assert_same(weights(often), weights(seldom))
 
 
 def test_two_ranks_have_the_pool_of_one(run):
