@@ -1,7 +1,6 @@
 """Times, points and velocities of the flow, conditions left out, and pictures drawn, against numbers by hand."""
 
 import math
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -133,16 +132,3 @@ def test_pictures_are_clipped_and_have_no_gradients():
     networks = Networks({"net": lambda point, time: {"velocity": point + weight}}, {})
     Sample("net", "noise", {}, "image", steps=2)(state, networks, 0)
     assert not state["image"].requires_grad
-
-
-@pytest.mark.parametrize(
-    ("wrong", "said"),
-    [
-        ({"guidance": 2.0}, "left_out says what it strengthens"),
-        ({"left_out": ("look",)}, r"left_out \['look'\]"),
-    ],
-)
-def test_arguments_that_cannot_be(wrong, said):
-    asked = SimpleNamespace(network="net", noise="noise", inputs={"pose": "pose"}, output="image", steps=1)
-    with pytest.raises(ValueError, match=said):
-        Sample(**vars(asked) | wrong)

@@ -85,19 +85,6 @@ def test_examples_do_not_see_each_other():
     torch.testing.assert_close(whole[1:2], alone, atol=1e-5, rtol=1e-4)
 
 
-@pytest.mark.parametrize(
-    ("wrong", "said"),
-    [
-        ({"channels": [8]}, "two levels or more"),
-        ({"channels": [8, 40]}, "multiples of 8, then of 32"),
-        ({"attention": 3}, "attention 3: from 1 to 2 levels"),
-    ],
-)
-def test_arguments_that_cannot_be(wrong, said):
-    with pytest.raises(ValueError, match=said):
-        FlowUNet(**SMALL | wrong)
-
-
 def test_pictures_that_cannot_be_halved_are_refused():
     network = FlowUNet(**SMALL)
     with pytest.raises(UserError, match=r"found 12 x 12 pixels; with 3 levels .* multiples of 8"):

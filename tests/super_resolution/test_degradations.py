@@ -42,7 +42,7 @@ def weights_by_hand(kernel, inputs, outputs):
     return weights / weights.sum(axis=1, keepdims=True)
 
 
-@pytest.mark.parametrize("size", [(32, 24), (16, 144), (21, 16), (45, 80)])
+@pytest.mark.parametrize("size", [(16, 144), (21, 16)])
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_resampling_agrees_with_the_formula(kernel, size):
     """At factors where no centre lies on the border of two areas."""

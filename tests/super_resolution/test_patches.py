@@ -101,15 +101,6 @@ def test_a_small_image_whose_head_tells_nothing(size, least, tmp_path, monkeypat
         example(patches(tmp_path, size=size))
 
 
-def test_no_image_is_large_enough(tmp_path):
-    write(tmp_path / "train/one.png", noise(30, 9))
-    write(tmp_path / "train/two.png", noise(12, 14))
-    with pytest.raises(
-        UserError, match="all 2 images are smaller than 16 x 16 pixels, a patch; the largest has 14 x 12"
-    ):
-        patches(tmp_path, size=16)
-
-
 def test_folders_and_files_that_cannot_be_used(tmp_path):
     with pytest.raises(ValueError, match="size 9: a multiple of scale, 2"):
         patches(tmp_path, size=9)
