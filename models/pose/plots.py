@@ -139,8 +139,8 @@ class WorstImages(OfPeople, Picture):
         write_png(path, sheet(images, [_label(ids[place], matches[ids[place]]) for place in worst], self.cell))
 
 
-def sheet(images: Sequence[Pixels], labels: Sequence[str], cell: int, columns: int = 4) -> Pixels:
-    """Lay out images (H, W, 3) of any sizes in rows, each below its label, the longer side `cell` pixels."""
+def sheet(images: Sequence[Pixels], labels: Sequence[str], cell: int) -> Pixels:
+    """Lay out images (H, W, 3) of any sizes in rows of four, each below its label, the longer side `cell` pixels."""
     cells = []
     for image, label in zip(images, labels, strict=True):
         factor = cell / max(image.shape[:2])
@@ -148,7 +148,7 @@ def sheet(images: Sequence[Pixels], labels: Sequence[str], cell: int, columns: i
         how = cv2.INTER_AREA if factor < 1 else cv2.INTER_LINEAR
         fitted = np.asarray(cv2.resize(image, (width, height), interpolation=how), dtype=np.uint8)
         cells.append(with_header(fitted, label))
-    rows = [cells[place : place + columns] for place in range(0, len(cells), columns)]
+    rows = [cells[place : place + 4] for place in range(0, len(cells), 4)]
     return side_by_side(rows, [""] * len(rows[0]), gap=6)
 
 

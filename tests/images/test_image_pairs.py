@@ -10,7 +10,6 @@ from pictures_by_hand import bytes_of, noise, write
 from figura.base.errors import UserError
 from figura.data.formats.pair_files import Fault, Loaded, Pair, find_pairs, load_pair, with_channels
 from figura.data.preparation.outcome import write_manifest
-from models.images.augmentation import PairAugmentation
 from models.images.pairs import ImagePairs, resized
 
 
@@ -152,16 +151,6 @@ def test_the_crop_is_one_for_both_and_moves(tmp_path):
         np.testing.assert_array_equal(found, coordinates[top : top + 9, left : left + 10])
         corners.add((top, left))
     assert corners == {(top, left) for top in range(4) for left in range(3)}
-
-
-def test_augmentation_is_drawn_from_the_examples_numbers(tmp_path):
-    write(tmp_path / "train/1.png", noise(16, 32))
-    settings = PairAugmentation.model_validate({"input": {"gaussian_noise": {"chance": 1.0, "std": (0.1, 0.2)}}})
-    dataset = pairs(tmp_path, load_size=16, augmentation=settings)
-    first, second, other = (example(dataset, seed=seed) for seed in (1, 1, 2))
-    for key in ("x", "y"):
-        np.testing.assert_array_equal(first[key], second[key])
-        assert (first[key] != other[key]).any()  # both are cropped elsewhere
 
 
 def test_all_faults_in_one_message(tmp_path):

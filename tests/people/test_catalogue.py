@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from figura.synthetic.catalogue import BOARDS, WALL, CatalogueSettings, draw_pair, write_catalogue
-from figura.synthetic.wardrobe import BLACK, FLOOR, LAMP, RESERVED, Wardrobe, draw_wardrobe, label_colours
+from figura.synthetic.catalogue import WALL, CatalogueSettings, draw_pair, write_catalogue
+from figura.synthetic.wardrobe import RESERVED, Wardrobe, draw_wardrobe, label_colours
 
 SIDE = 64
 VALUES = {
@@ -31,17 +31,12 @@ SEED = 7
 
 @pytest.fixture(scope="module")
 def pairs() -> list[tuple[np.ndarray, np.ndarray]]:
-    return [draw_pair(SETTINGS, seed=SEED, split="train", index=index) for index in range(150)]
+    return [draw_pair(SETTINGS, seed=SEED, split="train", index=index) for index in range(100)]
 
 
 @pytest.fixture(scope="module")
 def wardrobe() -> Wardrobe:
     return draw_wardrobe(SETTINGS.items, seed=SEED, backdrop=WALL)
-
-
-def is_person(labels: np.ndarray) -> np.ndarray:
-    """Pixels of a person, or of a stool."""
-    return ~np.any([(labels == colour).all(axis=2) for colour in (BLACK, FLOOR, LAMP)], axis=0)
 
 
 def inside(labels: np.ndarray, colour: tuple[int, int, int]) -> np.ndarray:
@@ -75,28 +70,6 @@ def test_label_maps_hold_known_colours_and_one_item_of_each_kind(pairs, wardrobe
         assert kinds[2] & seen
         worn |= seen
     assert set(wardrobe.labels) <= worn  # 150 people wear everything at some time
-
-
-def test_the_room_is_lit_by_the_lamp_and_dark_where_the_person_is_in_between(pairs):
-    """Light by hand: 0.4, and 0.85 more at the lamp, half of that at 0.4 of the side; in a shadow 0.55 of it."""
-    seen = np.zeros(3)
-    for labels, photo in pairs:
-        lamp = np.argwhere((labels == LAMP).all(axis=2)).mean(axis=0)
-        places = np.indices((SIDE, SIDE)).transpose(1, 2, 0)
-        level = 0.4 + 0.85 / (1 + ((places - lamp) ** 2).sum(axis=2) / (0.4 * SIDE) ** 2)
-        # The shadow on the wall is the person, enlarged by 1.15 away from the lamp.
-        cast = np.rint(lamp + (places - lamp) / 1.15).astype(int)
-        person = is_person(labels)
-        shadow = person[cast[..., 0], cast[..., 1]]
-        for colour, shades in ((BLACK, [WALL]), (FLOOR, BOARDS)):
-            pixels = inside(labels, colour)
-            expected = np.array(shades)[:, None, None] * (level * np.where(shadow, 0.55, 1.0))[..., None]
-            off = np.abs(photo - np.minimum(expected, 255)).max(axis=3).min(axis=0)[pixels]
-            assert np.quantile(off, 0.85) < 6  # the rest is at the edges of shadow and boards
-            seen += pixels.sum(), shadow[pixels].sum(), (off < 6).sum()
-        assert 0.03 * SIDE**2 < person.sum() < 0.4 * SIDE**2
-    assert seen[1] > 0.05 * seen[0]
-    assert seen[2] > 0.93 * seen[0]
 
 
 def test_an_item_of_one_colour_has_that_colour_in_every_photo(pairs, wardrobe):

@@ -73,20 +73,6 @@ def test_records_in_lines_equal_json(tmp_path, monkeypatch, chunk, between, asci
         assert read_head(path, whole=False) == ({"categories": []}, {})
 
 
-@pytest.mark.parametrize("at_once", [20, 100, 1 << 15])
-def test_written_records_are_parsed_many_at_once(tmp_path, monkeypatch, at_once):
-    path, parsed = tmp_path / "a.json", []
-    images = [{"file_name": f"{number}.jpg", "id": number} for number in range(50)]
-    annotations = [{"id": number, "keypoints": [number] * (number % 7)} for number in range(80)]
-    coco.write_coco(path, {}, *([json.dumps(one).encode() for one in some] for some in (images, annotations)))
-    monkeypatch.setattr(coco, "_AT_ONCE", at_once)
-    monkeypatch.setattr(coco.orjson, "loads", lambda text: parsed.append(text) or json.loads(text))
-    monkeypatch.setattr(coco.orjson, "JSONDecodeError", json.JSONDecodeError)
-    assert list(read_records(path, "images", whole=False)) == images
-    assert list(read_records(path, "annotations", whole=False)) == annotations
-    assert (max(text.count('"id"') for text in parsed) > 1) == (at_once > 20)
-
-
 def test_every_cut_is_noticed(tmp_path):
     text = json.dumps(SMALL)
     path = tmp_path / "cut.json"

@@ -28,7 +28,7 @@ from models.pose.decode.field_images import (
 )
 from models.pose.decode.injectors import FieldPictures, HeadFields
 from models.pose.decode.overlays import COLOURS, OverlayStyle, overlay
-from models.pose.drawing import SceneDrawing, strongest
+from models.pose.drawing import SceneDrawing
 from models.pose.plots import OKSHistogram, PrecisionRecall, WorstImages, image_score
 
 SIDE = 400  # large enough not to be enlarged
@@ -191,25 +191,6 @@ def test_pictures_of_an_example(scenes):
     rows, columns = np.nonzero(coloured)
     assert coloured.any()
     assert ((rows > y) & (rows < y + height) & (columns > x - zoom) & (columns < x + width + zoom)).all()
-
-
-def cif_target(fields):
-    """A cif target of 9 x 9 cells without a joint."""
-    values = np.full((fields, 5, 9, 9), np.nan, np.float32)
-    values[:, 0] = 0.0
-    return values
-
-
-def test_the_strongest_field_of_each_cell():
-    values = cif_target(2)
-    values[0, :, 2, 3], values[1, :, 2, 3] = [1, 0.5, 0.5, 1, 1], np.nan  # ignored in the other field: it counts
-    values[1, :, 4, 4] = [1, -0.5, 0.25, 1, 2]
-    values[1, 0, 6, 6] = np.nan
-    field = strongest(values)
-    np.testing.assert_array_equal(field[:, 2, 3], np.float32([1, 0.5, 0.5, 1, 1]))
-    np.testing.assert_array_equal(field[:, 4, 4], np.float32([1, -0.5, 0.25, 1, 2]))
-    assert np.isnan(field[0, 6, 6])
-    assert field[0, 0, 0] == 0
 
 
 # --- pictures of fields in a dump ---

@@ -23,8 +23,6 @@ from models.pose.coco_scores import (
     KeypointAP,
     KeypointErrors,
     MedianPoseAP,
-    hidden_share,
-    occlusion_ranges,
 )
 from models.pose.dump_evaluation import evaluate
 from models.pose.field_scores import FieldMaxima, maxima
@@ -127,18 +125,6 @@ def test_thirds_of_the_people_by_height(tmp_path):
     assert figures["height_high_from"] == pytest.approx(0.1 + 1.0 / 3)
     assert [figures[f"persons_height_{name}"] for name in ("low", "middle", "high")] == [2, 2, 2]
     assert [figures[f"AR_height_{name}"] for name in ("low", "middle", "high")] == [0, 1, 1]
-
-
-def test_ranges_of_hidden_joints():
-    for flat, name in (
-        ([1, 1, 2, 0, 0, 0], "none"),
-        ([1, 1, 2, 1, 1, 2, 1, 1, 1], "some"),
-        ([1, 1, 2, 1, 1, 1], "much"),
-        ([0, 0, 0, 1, 1, 1], "much"),
-    ):
-        share = hidden_share(flat)
-        assert [n for n, (a, b) in occlusion_ranges(0.5).items() if a <= share <= b] == [f"hidden_{name}"]
-    assert hidden_share([0.0] * 6) == 0
 
 
 def test_distances_of_joints(tmp_path):

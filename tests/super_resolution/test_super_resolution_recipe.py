@@ -52,16 +52,6 @@ def weights(network):
     return torch.cat([p.detach().flatten() for p in network.parameters()])
 
 
-def test_the_discriminator_starts_later(images, run):
-    trainer = Trainer(recipe(images), run)
-    trainer.fit()
-    rows = trainer.loss_log.train
-    for place, row in enumerate(rows):
-        adversarial = {name for name in ("G_feature", "G_fake", "G_real", "D_real", "D_fake") if f"{name}.raw" in row}
-        assert len(adversarial) == (5 if place >= START else 0)
-        assert "G_pixel.raw" in row
-
-
 @pytest.mark.parametrize("discriminator", ["UNetDiscriminator", "VGGDiscriminator"])
 def test_the_adversarial_phase_is_relativistic(images, run, discriminator):
     changes = {"networks.discriminator": {"type": f"super_resolution.{discriminator}", "features": 2}}

