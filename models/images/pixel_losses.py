@@ -16,7 +16,7 @@ from torch import Tensor
 
 from figura.interfaces import Loss
 from models.images.argument_types import NonNegative
-from models.images.example_means import at_least_float32, check_fits, example_means
+from models.images.example_means import at_least_float32, example_means
 
 Maps = Tensor | Mapping[str, Tensor]
 LeafWeights = dict[str, NonNegative] | None
@@ -72,7 +72,8 @@ class _Pairwise(Loss):
         distance = self.distance(at_least_float32(image), at_least_float32(target))
         if mask is None:
             return example_means(distance)
-        check_fits("mask", mask, distance)
+        if mask.ndim != distance.ndim or any(a not in (1, b) for a, b in zip(mask.shape, distance.shape, strict=True)):
+            raise ValueError(f"mask of shape {tuple(mask.shape)} does not fit what it weighs, {tuple(distance.shape)}")
         return example_means(distance * (self.background + (1 - self.background) * mask))
 
 
