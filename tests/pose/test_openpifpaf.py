@@ -126,44 +126,11 @@ def test_published_heads():
 # Checkpoints as published: a pickled network of classes that are not here.
 
 
-def random_state(heads=("cif", "caf")):
-    generator = torch.Generator().manual_seed(0)
-    return {
-        name: torch.tensor(7) if name.endswith(STATISTICS[2]) else torch.rand(shape, generator=generator)
-        for name, shape in shapes_of("small", heads).items()
-    }
-
-
-def leaf(parts):
-    """A layer of PyTorch that has these tensors."""
-    weight = parts["weight"]
-    if "running_mean" in parts:
-        layer = nn.BatchNorm2d(len(weight))
-    else:
-        layer = nn.Conv2d(weight.shape[1], len(weight), weight.shape[-1], bias="bias" in parts)
-    layer.load_state_dict(parts)
-    return layer
-
-
-def grown(state, head):
-    """Modules that have this state, by the dots in its names; heads of the class `head`."""
-    if "weight" in state:
-        return leaf(state)
-    children = {}
-    for name, tensor in state.items():
-        first, _, rest = name.partition(".")
-        children.setdefault(first, {})[rest] = tensor
-    module = head() if children.keys() == {"conv"} else nn.Sequential()
-    for name, part in children.items():
-        module.add_module(name, grown(part, head))
-    return module
-
-
 @pytest.fixture
 def checkpoint(tmp_path, monkeypatch):
-    """Writes {model, epoch, meta} of a network whose classes are gone afterwards."""
+    """Writes {model, epoch, meta} of a network whose classes are gone afterwards, and gives its state, too."""
 
-    def write(state, head="CompositeField4", name="k16.pkl", wrap=lambda model: {"model": model, "epoch": 250}):
+    def write(head="CompositeField4", name="k16.pkl"):
         home = ModuleType("openpifpaf.nets")
 
         @dataclass
@@ -172,16 +139,19 @@ def checkpoint(tmp_path, monkeypatch):
             categories: list[str]
 
         class Head(nn.Module):
-            def __init__(self):
+            def __init__(self, conv):
                 super().__init__()
                 self.meta = Meta(np.arange(6.0).reshape(2, 3), ["person"])
-                self.dropout, self.shuffle = nn.Dropout2d(), nn.PixelShuffle(2)
+                self.conv, self.dropout, self.shuffle = conv, nn.Dropout2d(), nn.PixelShuffle(2)
                 self.register_buffer("indices", torch.arange(3), persistent=False)
 
         class Shell(nn.Module):
             def __init__(self):
                 super().__init__()
-                self.process_input = None
+                torch.manual_seed(0)
+                ours = PoseNetwork(backbone={"name": "small"}, heads=COCO_HEADS)
+                self.process_input, self.base_net = None, ours.base_net
+                self.head_nets = nn.ModuleList(Head(one.conv) for one in ours.head_nets.values())
 
         with monkeypatch.context() as patch:
             for kind, called in ((Meta, "Meta"), (Head, head), (Shell, "Shell")):
@@ -192,11 +162,8 @@ def checkpoint(tmp_path, monkeypatch):
             patch.setitem(sys.modules, "openpifpaf", package)
             patch.setitem(sys.modules, home.__name__, home)
             model = Shell()
-            for part, child in grown(state, Head).named_children():
-                model.add_module(part, child)
-            assert model.state_dict().keys() == state.keys()
-            torch.save(wrap(model), tmp_path / name)
-        return tmp_path / name
+            torch.save({"model": model, "epoch": 250}, tmp_path / name)
+        return tmp_path / name, model.state_dict()
 
     return write
 
@@ -206,8 +173,7 @@ def same(found, expected):
 
 
 def test_a_pickled_network_is_read_without_its_classes(checkpoint):
-    state = random_state()
-    path = checkpoint(state)
+    path, state = checkpoint()
     with pytest.raises(Exception, match="openpifpaf"):
         torch.load(path, weights_only=True)
     with pytest.raises(ModuleNotFoundError, match="openpifpaf"):
@@ -266,8 +232,7 @@ def imported(path, recipe, out, *options):
 
 
 def test_a_checkpoint_becomes_weights_to_start_from(recipe, checkpoint, tmp_path, capsys):
-    state = random_state()
-    path, out = checkpoint(state), tmp_path / "out/k16.safetensors"
+    (path, state), out = checkpoint(), tmp_path / "out/k16.safetensors"
     assert imported(path, recipe, out, "--heads", "cif,caf") == 0
     assert "head 0 becomes cif, head 1 becomes caf, cifdet starts at random" in capsys.readouterr().out
     content = read_yaml(recipe)
@@ -284,8 +249,8 @@ def test_a_checkpoint_becomes_weights_to_start_from(recipe, checkpoint, tmp_path
 
 
 def test_what_does_not_fit(recipe, checkpoint, tmp_path, capsys):
-    path, out = checkpoint(random_state()), tmp_path / "out.safetensors"
-    earlier = checkpoint(random_state(), head="CompositeField3", name="earlier.pkl")
+    (path, _), out = checkpoint(), tmp_path / "out.safetensors"
+    earlier, _ = checkpoint(head="CompositeField3", name="earlier.pkl")
     for file, options, words in (
         (path, [], "missing head_nets.cifdet.conv.weight, of shape (120, 128, 1, 1)"),
         (path, ["--heads", "cif"], "left over head_nets.1.conv.weight"),
