@@ -37,7 +37,7 @@ def content(name, root, **changes):
     """Return a recipe's content, small enough for a test."""
     found = read_yaml(ROOT / FILES[name])
     small = {
-        "data.batch_size": 4, "train.steps": 6, "train.evaluate_every": 3, "train.record_every": 1,
+        "data.batch_size": 4, "train.steps": 4, "train.evaluate_every": 2, "train.record_every": 1,
         "runtime.resume_every": 2, "runtime.progress": False, "runtime.trackers": [], "runtime.samples": None,
         "metrics.bootstrap": 20,
     }  # fmt: skip
@@ -63,12 +63,12 @@ def content(name, root, **changes):
 @pytest.mark.parametrize("name", ["cyclegan", "flow"])
 def test_a_killed_training_ends_in_the_same_bytes(name, root, run):
     whole = fit(run / "whole", {}, content(name, root))
-    killed(run / "killed", {}, content(name, root), stop=5)
-    assert fit(run / "killed", {}, content(name, root)).done == [4, 5]
+    killed(run / "killed", {}, content(name, root), stop=3)
+    assert fit(run / "killed", {}, content(name, root)).done == [2, 3]
     assert outputs(run / "killed") == outputs(run / "whole")
     for loss in ("velocity",) if name == "flow" else ("G_y", "D_fake_y"):
         values = [float(row[f"{loss}.raw"]) for row in whole.loss_log.train]
-        assert len(set(values)) == 6
+        assert len(set(values)) == 4
         assert np.isfinite(values).all()
 
 

@@ -81,7 +81,7 @@ POOL = {
     "steps.critic.injectors.fake.inputs.image": "pooled",
     "steps.critic.injectors.pool": {"type": "images.ImagePool", "names": {"image": "pooled"}, "size": 6},
     "data.batch_size": 4,
-    "train.steps": 16,
+    "train.steps": 8,
     "runtime.resume_every": 4,
     "runtime.samples": None,
     "runtime.timing": False,
@@ -101,7 +101,7 @@ def pooled(changes=None):
 def test_two_ranks_have_the_pool_of_one(run):
     """Every rank has the whole pool, in the order of the batch; weights are equal up to rounding."""
     # batch norm is shared, and the order of sums differs: weights agree to the tolerance of the other tests of ranks
-    changes = {"steps.critic.accumulation": 2, "steps.painter.accumulation": 2, "runtime.resume_every": 15}
+    changes = {"steps.critic.accumulation": 2, "steps.painter.accumulation": 2, "runtime.resume_every": 7}
     sgd = {"type": "torch.optim.SGD", "lr": 0.02}
     steady = changes | {"steps.critic.optimizer": sgd, "steps.painter.optimizer": sgd}
 
@@ -129,8 +129,8 @@ def test_a_training_that_takes_the_state_of_a_shorter_one_takes_its_pool(run, tm
         return capsys.readouterr().out
 
     monkeypatch.setenv("FIGURA_STATES", "off")
-    train("whole", 16)
+    train("whole", 8)
     monkeypatch.setenv("FIGURA_STATES", str(tmp_path / "states"))
-    train("short", 11)
-    assert "11 of 16 iterations" in train("longer", 16)
+    train("short", 5)
+    assert "5 of 8 iterations" in train("longer", 8)
     assert outputs(run / "longer") == outputs(run / "whole")

@@ -22,9 +22,11 @@ from figura.commands.import_weights.__main__ import main as import_main
 from figura.dump import Dump
 from figura.recipe.schema import Declaration
 from figura.report.interfaces import Bootstrap
+from models.images import perceptual_distance as perceptual_scores
 from models.images import vgg
 from models.images.perceptual_distance import PerceptualDistance, perceptual_distance
 from models.images.perceptual_losses import Perceptual
+from models.images.weight_files import WeightFile
 
 # The layers of both networks, with pools M and the convolutions after whose ReLU a map is compared, by index as VGG's
 # authors number them: VUNet's and pix2pix's of VGG19, LPIPS' of VGG16.
@@ -90,7 +92,7 @@ def numpy_features(image, weights):
 
 
 def test_values_agree_with_numpy(network):
-    image, target = pictures()
+    image, target = pictures(size=16)
     distances = []
     for a, b in zip(image, target, strict=True):
         pairs = zip(numpy_features(a, network.weights), numpy_features(b, network.weights), strict=True)
@@ -196,32 +198,28 @@ class Hub(BaseHTTPRequestHandler):
         pass
 
 
-def test_hub(network, weights_file, tmp_path, monkeypatch):
+def test_hub(tmp_path, monkeypatch):
     """A file that it has, one that is not what it states, and none."""
-    monkeypatch.setattr(Hub, "file", weights_file, raising=False)
+    path = tmp_path / "model.safetensors"
+    path.write_bytes(b"weights")
+    published = WeightFile("VGG19 weights", "give `source` the path", "timm/vgg19.tv_in1k")
+    monkeypatch.setattr(Hub, "file", path, raising=False)
     with ThreadingHTTPServer(("127.0.0.1", 0), Hub) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         endpoint = f"http://127.0.0.1:{server.server_port}"
-
-        def state(checksum, path=""):
-            """Let the hub state a checksum, and nothing be fetched before."""
-            monkeypatch.setattr(
-                huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / f"cache{checksum[0]}{path[1:]}")
-            )
-            monkeypatch.setattr(Hub, "stated", checksum, raising=False)
-            monkeypatch.setenv("HF_ENDPOINT", endpoint + path)
-
-        state(checksum(weights_file))
-        loaded = vgg.load("hub", sha256=checksum(weights_file)).weights
-        assert torch.equal(loaded["features.30.weight"], network.weights["features.30.weight"])
-        state("1" * 64)
-        with pytest.raises(UserError, match=f"expected {'1' * 64}"):
-            vgg.load("hub")
-        state("1" * 64, "/elsewhere")
-        with pytest.raises(
-            UserError, match=rf"not be fetched from {endpoint}/elsewhere [\s\S]* give `source` the path"
+        for stated, place, said in (
+            (checksum(path), "", None),
+            ("1" * 64, "", f"expected {'1' * 64}"),
+            ("2" * 64, "/elsewhere", rf"not be fetched from {endpoint}/elsewhere [\s\S]* give `source` the path"),
         ):
-            vgg.load("hub")
+            monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / stated[:2]))
+            monkeypatch.setattr(Hub, "stated", stated, raising=False)
+            monkeypatch.setenv("HF_ENDPOINT", endpoint + place)
+            if said is None:
+                assert published.locate("hub", checksum(path)).read_bytes() == b"weights"
+                continue
+            with pytest.raises(UserError, match=said):
+                published.locate("hub")
         server.shutdown()
 
 
@@ -261,16 +259,17 @@ def test_pixels_that_no_channel_answers_to_are_alike() -> None:
     assert perceptual_distance(blank, blank, [torch.ones(n, dtype=torch.float64) for n in (5, 3)]).tolist() == [0, 0]
 
 
-def test_a_score_of_a_dump(tmp_path: Path, vgg16: vgg.VGG) -> None:
+def test_a_score_of_a_dump(tmp_path: Path, vgg16: vgg.VGG, monkeypatch: pytest.MonkeyPatch) -> None:
     """Zero for equal images, as by hand for noisy ones; an average is a baseline."""
-    target = smooth(10)  # more than a batch
+    monkeypatch.setattr(perceptual_scores, "BATCH", 2)
+    target = smooth(3)
     noise = torch.randn(target.shape, generator=torch.Generator().manual_seed(1))
     dump = dump_of(tmp_path, target=target, noisy=(target + 0.2 * noise).clamp(-1, 1))
 
     def value(image: str) -> float:
         found = PerceptualDistance(mode="m", image=image, target="target", source="random", seed=2)(dump, BOOTSTRAP)
         assert found.keys() == {"random_vgg16", "images"}
-        assert found["images"] == 10
+        assert found["images"] == 3
         estimate = found["random_vgg16"]
         assert estimate["low"] <= estimate["value"] <= estimate["high"]  # type: ignore[index]
         return estimate["value"]  # type: ignore[index]
@@ -280,7 +279,7 @@ def test_a_score_of_a_dump(tmp_path: Path, vgg16: vgg.VGG) -> None:
     theirs, ours = maps_of(vgg16, target), maps_of(vgg16, dump_values(dump, "noisy"))
     expected = [
         sum(numpy_distance(a[n], b[n], np.ones(a.shape[1])) for a, b in zip(ours, theirs, strict=True))
-        for n in range(10)
+        for n in range(3)
     ]
     assert noisy == pytest.approx(np.mean(expected), rel=1e-3)
     baseline = PerceptualDistance(mode="m", average="mean", target="target", source="random", seed=2)

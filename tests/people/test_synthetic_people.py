@@ -272,7 +272,7 @@ def test_sampling_is_what_opencv_does_but_for_rounding(height):
 # --- the dataset on disk ---
 
 DATASET = settings(
-    scenes={"train": 24, "validation": 9, "test": 8},
+    scenes={"train": 16, "validation": 8, "test": 8},
     identities={"train": 12, "validation": 5, "test": 4},
     people_per_scene={1: 0.3, 2: 0.4, 3: 0.3},
     objects_per_scene={1: 0.5, 2: 0.5},
