@@ -1,5 +1,6 @@
 """The training loop: `fit` -> `_loop` -> `iterate` -> `train_step` -> `train_op` -> `Step.update` (engine/step.py)."""
 
+import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
@@ -34,7 +35,6 @@ from figura.recipe.schema import Recipe
 from figura.recipe.trial import KEY, mark, scratch
 from figura.recipe.types import batch_names
 from figura.training.best import BestWeights, early_end
-from figura.training.hooks import by_parameter_names
 from figura.training.loss_log import LossLog, live_scalars, mean_losses, weights_line
 from figura.training.provenance import dirty, process_record, provenance
 from figura.training.reporter import Reporter, check_trackers
@@ -137,7 +137,7 @@ class Trainer:
         bound = {name: partial(function, self) for name, function in functions.items() if function is not None}
         epoch, batch = ["epoch"], ["batch", "index", *batch_names(self.recipe.data.train)]
         start, step, end = (
-            by_parameter_names(name, bound.get(name, method), offered, keywords.get(name, {}))
+            _by_parameter_names(bound.get(name, method), offered, keywords.get(name, {}))
             for name, method, offered in (
                 ("on_epoch_start", self.on_epoch_start, epoch),
                 ("train_step", self.train_step, batch),
@@ -435,6 +435,16 @@ class Trainer:
             f"{self.stop_request.asked_by}; stopped after iteration {self.iteration} of {self.last}, where the next "
             "`dvc repro` goes on"
         )
+
+
+def _by_parameter_names(
+    hook: Callable[..., Any], offered: Sequence[str], keywords: Mapping[str, Any]
+) -> Callable[[Mapping[str, Any]], Any]:
+    """Return a function of all `offered` values that calls `hook` with `keywords` and those it has parameters for."""
+    signature = inspect.signature(hook)
+    wanted = [key for key in offered if key in signature.parameters and key not in keywords]
+    signature.bind(**dict.fromkeys(wanted), **keywords)  # a TypeError now, not after an epoch
+    return lambda values: hook(**{key: values[key] for key in wanted}, **keywords)
 
 
 def _count_nonfinite(counts: dict[str, int], reports: Mapping[str, StepReport], iteration: int, limit: int) -> None:
