@@ -2,6 +2,7 @@
 
 import csv
 from collections.abc import Mapping
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,22 @@ class Stopping(Trainer):
         return super().train_step(batch, index)
 
 
+class Recording(Stopping):
+    """Keeps all tensors of the networks before each iteration."""
+
+    def __init__(self, *arguments: Any, **keywords: Any) -> None:
+        super().__init__(*arguments, **keywords)
+        self.snapshots: list[dict[str, torch.Tensor]] = []
+
+    def run_steps(self, batch: dict[str, Any], index: int) -> dict[str, StepReport]:
+        self.snapshots.append(weights(self))
+        return super().run_steps(batch, index)
+
+    def moved(self) -> list[set[str]]:
+        """Return the names of the tensors that each iteration but the last changed."""
+        return [{name for name in a if not torch.equal(a[name], b[name])} for a, b in pairwise(self.snapshots)]
+
+
 def fit(
     run: Path,
     changes: Mapping[str, Any],
@@ -65,6 +82,20 @@ def trained(
     trainer = kind(toy.checked(QUIET | (changes or {}), content), run, **keywords)
     trainer.fit()
     return trainer
+
+
+def iterations_of(trainer: Trainer) -> list[int]:
+    """Train; return the iterations that this process did. A subclass that noted them would share no states."""
+    done: list[int] = []
+    step = trainer.iterate
+
+    def iterate(batch: dict[str, Any], index: int) -> None:
+        done.append(trainer.iteration)
+        step(batch, index)
+
+    trainer.iterate = iterate  # type: ignore[method-assign]
+    trainer.fit()
+    return done
 
 
 def weights(trainer: Trainer, kind: str = "live") -> dict[str, torch.Tensor]:

@@ -14,12 +14,17 @@ import pytest
 import torch
 import toy
 import toy_pairs
-from accelerate.state import AcceleratorState
-from trainings import QUIET, Killed, contents, fit
+from trainings import QUIET, Killed, contents, fit, iterations_of
 from two_processes import run_in_two
 
+from figura.base.errors import UserError
+from figura.base.yaml12 import parse_yaml
 from figura.callbacks import Freeze
+from figura.engine.build import build_callbacks
 from figura.interfaces import Callback
+from figura.recipe.dotted_keys import leaves
+from figura.recipe.prefix import Prefixes, digest
+from figura.recipe.resolved import RESULT_SECTIONS, resolved
 from figura.training import states
 from figura.training.states import StateStore
 from figura.training.trainer import Trainer
@@ -39,13 +44,10 @@ def store(tmp_path, monkeypatch):
 
 def train(run, changes=None, content=None, gives=True):
     """Train; return the iterations that this training did."""
-    trainer, done = Trainer(toy.checked(EACH | (changes or {}), content), run), []
-    step = trainer.iterate
-    trainer.iterate = lambda batch, index: (done.append(trainer.iteration), step(batch, index))
+    trainer = Trainer(toy.checked(EACH | (changes or {}), content), run)
     if trainer.sharing is not None:
         trainer.sharing.gives = gives
-    trainer.fit()
-    return done
+    return iterations_of(trainer)
 
 
 def whole(run, changes=None, content=None):
@@ -84,54 +86,39 @@ def step_at(at, draw, first=1.0):
 def new_network(content, at):
     """A network, its step and its loss, which run from iteration `at` on."""
     last = list(content["steps"])[-1]
-    content["networks"]["judge"] = {"type": "toy.Critic"}
-    content["steps"]["judge"] = json.loads(json.dumps(CRITIC).replace('"critic"', '"judge"')) | {"after": at}
-    content["losses"]["late"] = {
-        "type": "toy.Aim", "at": 0.0, "inputs": {"score": "score"}, "weight": 1.0, "step": "judge",
-    }  # fmt: skip
-    for name, loss in content["losses"].items():
-        if name != "late":
-            loss.setdefault("step", last)
+    inputs = {"inputs": {"score": "score"}, "step": "judge"}
+    return {
+        "networks.judge": {"type": "toy.Critic"},
+        "steps.judge": json.loads(json.dumps(CRITIC).replace('"critic"', '"judge"')) | {"after": at},
+        **{f"losses.{name}.step": loss.get("step", last) for name, loss in content["losses"].items()},
+        "losses.late": {"type": "toy.Aim", "at": 0.0, "weight": 1.0} | inputs,
+    }
 
 
 def part(content, at, draw):
-    """Change a recipe so that it differs from iteration `at` on; return the iteration from which it really does."""
-    names, steps = list(content["losses"]), content["steps"]
-    plain = [one for one in content["losses"].values() if one["weight"] and "schedule" not in one]
-    loss = draw.choice(plain)
-    step = steps[draw.choice(list(steps))]
-    injectors = _painting(step)
-    kind = draw.choice(
-        ["weight", "ends", "begins", "rate", "longer", "shorter", "network", "evaluation", *["args"] * 2]
-    )
-    if kind == "args" and not injectors:
-        kind = "weight"
-    if kind == "weight":
-        loss["schedule"] = step_at(at, draw)
-    elif kind == "ends" and len(names) > 1:
-        loss["before"] = at
-    elif kind == "rate":
-        step["lr_schedule"] = {"type": "Linear", "start": at, "end": at + draw.randrange(1, 9), "from": 1.0, "to": 0.1}
-        return at + 1  # at its start a ramp has its first value
-    elif kind == "longer":
-        content["train"]["steps"] = STEPS + draw.randrange(1, 6)
-        return STEPS
-    elif kind == "shorter":
-        content["train"]["steps"] = at
-    elif kind == "network" and "painter" in content["networks"] and "judge" not in content["networks"]:
-        new_network(content, at)
-    elif kind == "args":
-        injectors[0]["args"] = {"noise": step_at(at, draw, 0.05)}
-    elif kind == "evaluation":
-        content["data"]["validation"] = {"other": next(iter(content["data"]["validation"].values())) | {"length": 5}}
-        return content["train"]["evaluate_every"]  # it is not seen earlier
-    else:  # a loss like another one, later
-        content["losses"]["begins"] = loss | {"after": at}
-    return at
+    """Return changes by which a recipe differs from iteration `at` on, and the iteration from which it really does."""
+    plain = [name for name, one in content["losses"].items() if one["weight"] and "schedule" not in one]
+    loss, step = draw.choice(plain), draw.choice(list(content["steps"]))
+    ramp = {"type": "Linear", "start": at, "end": at + draw.randrange(1, 9), "from": 1.0, "to": 0.1}
+    validation = next(iter(content["data"]["validation"].values()))
+    kinds = [
+        ({f"losses.{loss}.schedule": step_at(at, draw)}, at),
+        ({f"losses.{loss}.before": at}, at),
+        ({"losses.begins": content["losses"][loss] | {"after": at}}, at),
+        ({f"steps.{step}.lr_schedule": ramp}, at + 1),  # at its start a ramp has its first value
+        ({"train.steps": STEPS + draw.randrange(1, 6)}, STEPS),
+        ({"train.steps": at}, STEPS),
+        ({"data.validation": {"other": validation | {"length": 5}}}, content["train"]["evaluate_every"]),
+    ]
+    if "painter" in content["networks"] and "judge" not in content["networks"]:
+        kinds.append((new_network(content, at), at))
+    for name in painting(content["steps"][step]):
+        kinds += 2 * [({f"steps.{step}.injectors.{name}.args": {"noise": step_at(at, draw, 0.05)}}, at)]
+    return draw.choice(kinds)
 
 
-def _painting(step):
-    return [one for one in step["injectors"].values() if one.get("network") == "painter"]
+def painting(step):
+    return [name for name, one in step["injectors"].items() if one.get("network") == "painter"]
 
 
 def pairs():
@@ -140,18 +127,21 @@ def pairs():
 
 @pytest.mark.parametrize(
     ("seed", "made", "count"),
-    [(1, toy.recipe, 18), (2, toy.gan, 18), (3, pairs, 6)],
+    [(1, toy.recipe, 8), (2, toy.gan, 8), (3, pairs, 2)],
     ids=["toy", "adversarial", "pix2pix"],
 )
 def test_recipes_that_part_later_share_what_is_before(seed, made, count, tmp_path):
     base, draw = made(), random.Random(seed)
     for step in base["steps"].values():
-        for injector in _painting(step):
-            injector["args"] = {"noise": {"type": "Constant", "value": 0.05}}
+        for name in painting(step):
+            step["injectors"][name]["args"] = {"noise": {"type": "Constant", "value": 0.05}}
     assert train(tmp_path / "first", content=base) == list(range(STEPS))
     for number in range(count):
-        content = toy.changed({}, base)
-        parts = [part(content, draw.randrange(1, STEPS), draw) for _ in range(draw.randrange(1, 3))]
+        content, parts = base, []
+        for _ in range(draw.randrange(1, 3)):
+            changes, at = part(content, draw.randrange(1, STEPS), draw)
+            content = toy.changed(changes, content)
+            parts.append(at)
         end = content["train"]["steps"]
         done = train(tmp_path / f"{number}", content=content, gives=False)
         assert whole(tmp_path / f"{number}-whole", content=content) == list(range(end))
@@ -194,105 +184,95 @@ def test_a_dataset_counts_by_its_weight_so_far(tmp_path):
 # nothing else is shared
 
 PAINT = "steps.painter.injectors.paint"
+DETAILED = {
+    "networks.painter.weights": None,
+    "data.train.more": {"type": "toy.Ramps", "length": 8, "schedule": {"type": "Constant", "value": 2.0}},
+    "losses.square.schedule": ...,
+    "losses.distance.schedule": {"type": "Linear", "start": 0, "end": 100, "from": 1.0, "to": 0.0},
+    "losses.distance.before": 5,
+    "steps.painter.lr_schedule": {"type": "WarmUp", "steps": 9},
+    "steps.painter.groups": {"bias": {"pattern": "bias", "lr": 0.1}},
+    "steps.painter.clip_value": 0.5,
+    "steps.painter.accumulation": 2,
+    f"{PAINT}.args.noise": {"type": "Step", "at": [3], "values": [0.05, 0.06]},
+    "callbacks": {"freeze": {"type": "figura.callbacks.Freeze", "network": "painter", "modules": ["last"], "until": 3}},
+}
+SECOND = {"type": "Forward", "network": "painter", "inputs": {"x": "x"}, "outputs": {"image": "second"}}
 DIFFERENT = {
-    "seed": {"seed": 4},
-    "batch size": {"data.batch_size": 2},
-    "data": {"data.train.ramps.length": 21},
-    "augmentation": {"data.train.ramps.jitter": 0.2},
-    "dataset's weight": {"data.train.more.weight": 2.0},
-    "dataset's schedule": {"data.train.more.schedule": {"type": "Constant", "value": 2.0}},
-    "dataset's name": {"data.train.more": ..., "data.train.other": {"type": "toy.Ramps", "length": 8}},
+    "name of a dataset": {"data.train.more": ..., "data.train.other": {"type": "toy.Ramps", "length": 8}},
     "fewer data": {"data.train.more": ...},
-    "order of data": {"data.train.ramps": ..., "data.train.again": {"type": "toy.Ramps", "length": 22}},
-    "validation data": {"data.validation.ramps.length": 5},
-    "network": {"networks.painter.width": 3},
-    "dropout": {"networks.painter.dropout": 0.2},
-    "loss": {"losses.square.power": 3.0},
-    "weight": {"losses.distance.weight": 2.5},
-    "schedule": {"losses.distance.schedule": {"type": "Linear", "start": 0, "end": 100, "from": 1.0, "to": 0.0}},
     "less losses": {"losses.square": ...},
     "more losses": {"losses.third": {"type": "toy.Distance", "inputs": {"image": "image", "target": "y"}, "weight": 1}},
     "inputs": {"losses.square.inputs.target": "x"},
-    "gate of a loss": {"losses.square.every": 2},
-    "end of a loss": {"losses.square.before": 3},
-    "start of a loss": {"losses.square.after": 1},
-    "rate": {"steps.painter.optimizer.lr": 0.02},
-    "betas": {"steps.painter.optimizer.betas": [0.6, 0.9]},
     "optimizer": {"steps.painter.optimizer": {"type": "torch.optim.SGD", "lr": 0.01}},
-    "rate's schedule": {"steps.painter.lr_schedule": {"type": "WarmUp", "steps": 3}},
-    "groups": {"steps.painter.groups": {"bias": {"pattern": "bias", "lr": 0.1}}},
-    "clip": {"steps.painter.clip": 2.0},
-    "clip_value": {"steps.painter.clip_value": 0.1},
+    "betas": {"steps.painter.optimizer.betas": [0.6, 0.9]},
     "detach": {"steps.painter.detach": ["y"]},
-    "accumulation": {"train.accumulation": 2},
-    "accumulation of a step": {"steps.painter.accumulation": 4},
-    "gate of a step": {"steps.painter.after": 1},
-    "noise": {f"{PAINT}.args.noise": 0.06},
-    "noise, scheduled": {f"{PAINT}.args.noise": {"type": "Step", "at": [3], "values": [0.05, 0.06]}},
-    "another injector": {"steps.painter.injectors.more": {"type": "Forward", "network": "painter",
-        "inputs": {"x": "x"}, "outputs": {"image": "second"}}},
-    "only": {f"{PAINT}.only": "training", "steps.painter.injectors.judge": {"type": "Forward", "network": "painter",
-        "inputs": {"x": "x"}, "outputs": {"image": "image"}, "only": "evaluation"}},
-    "averages": {f"{PAINT}.weights": "ema", "steps.painter.injectors.judge": {"type": "Forward", "network": "painter",
-        "inputs": {"x": "x"}, "outputs": {"image": "live"}}},
+    "another injector": {"steps.painter.injectors.more": SECOND},
+    "only": {
+        f"{PAINT}.only": "training",
+        "steps.painter.injectors.judge": SECOND | {"outputs": {"image": "image"}, "only": "evaluation"},
+    },
+    "averages": {f"{PAINT}.weights": "ema", "steps.painter.injectors.judge": SECOND},
     "precision": {"train.precision": "bf16"},
-    "ema": {"train.ema.decay": 0.8},
-    "ema's warm-up": {"train.ema.warmup": True},
     "no ema": {"train.ema": None},
-    "batch norm": {"train.sync_batch_norm": False},
-    "evaluation": {"train.evaluate_every": 4},
-    "part of the evaluation": {"train.evaluate_limit": 3},
-    "record": {"train.record_every": 4},
-    "nonfinite": {"train.max_nonfinite": 4},
-    "callback": {"callbacks": {"freeze": {"type": "figura.callbacks.Freeze", "network": "painter",
-        "modules": ["last"], "until": 3}}},
-}  # fmt: skip
-LATE = QUIET | {"runtime.resume_every": 6, "data.train.more": {"type": "toy.Ramps", "length": 8}}
+    "no callback": {"callbacks": {}},
+}
 
 
-def late_content():
-    content = toy.changed(LATE)
-    del content["losses"]["square"]["schedule"]
-    return content
+def detailed():
+    """The resolved content of a recipe in which much is set."""
+    recipe = toy.checked(DETAILED)
+    rest = {section: toy.recipe()[section] for section in ("evaluate", "metrics", "runtime")}
+    return parse_yaml(resolved(recipe), "recipe") | rest
 
 
-@pytest.fixture(scope="module")
-def trained_once(tmp_path_factory):
-    """The states of `late_content` after 6 and 12 iterations."""
-    folder = tmp_path_factory.mktemp("once")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("FIGURA_STATES", str(folder / "states"))
-        Trainer(toy.checked({}, late_content()), folder / "run").fit()
-    assert [one.iteration for one in StateStore(folder / "states").states()] == [6, 12]
-    return folder / "states"
+def digest_of(content):
+    """Of what the first 6 iterations depend on, with the evaluation after 5."""
+    recipe = toy.checked(content=content)
+    return digest(Prefixes(recipe, recipe.train.evaluate_every, build_callbacks(recipe, {})).at(6))
 
 
-def late_begin(changes=None, content=None):
-    recipe = toy.checked(changes, content or late_content())
-    AcceleratorState._reset_state(reset_partial_state=True)  # of another precision
-    sharing = Trainer(recipe, Path("nowhere")).sharing
-    found = sharing and sharing.furthest(0)
-    return found[0].iteration if found else 0
+def test_each_number_and_flag_that_has_had_an_effect_counts():
+    content, found = detailed(), {"counts": [], "does not": [], "refused": []}
+    first = digest_of(content)
+    for key, value in leaves({section: content[section] for section in RESULT_SECTIONS}):
+        if isinstance(value, bool | int | float):
+            other = not value if isinstance(value, bool) else value + 1 if isinstance(value, int) else value / 2 + 0.1
+            try:
+                what = "does not" if digest_of(toy.changed({key: other}, content)) == first else "counts"
+            except UserError:
+                what = "refused"
+            found[what].append(key)
+    assert found["does not"] == ["train.steps", "train.accumulation"]  # the step has its own
+    assert set(found["refused"]) == {f"{PAINT}.every", f"{PAINT}.after"}
+    assert len(found["counts"]) > 40
 
 
 @pytest.mark.parametrize("changes", DIFFERENT.values(), ids=DIFFERENT.keys())
-def test_what_differs_from_the_start_is_not_shared(changes, trained_once, monkeypatch):
-    monkeypatch.setenv("FIGURA_STATES", str(trained_once))
-    assert late_begin(changes) == 0
-    assert late_begin({"runtime.workers": 1, "runtime.log_every": 3, "train.steps": 8, "metrics.bootstrap": 9}) == 6
+def test_what_differs_from_the_start_counts(changes):
+    assert digest_of(toy.changed(changes, detailed())) != digest_of(detailed())
 
 
 @pytest.mark.parametrize("section", ["losses", "data.train", "losses.distance.inputs"])
-def test_order_counts(section, trained_once, monkeypatch):
-    monkeypatch.setenv("FIGURA_STATES", str(trained_once))
-    content = late_content()
-    assert late_begin(content=content) == 12
+def test_order_counts(section):
+    content = detailed()
     inner = content
     for name in section.split("."):
         inner = inner[name]
     for name in list(inner)[:-1]:  # to the end
         inner[name] = inner.pop(name)
-    assert late_begin(content=content) == 0
+    assert digest_of(content) != digest_of(detailed())
+
+
+@pytest.fixture(scope="module")
+def trained_once(tmp_path_factory):
+    """The states after 6 and 12 iterations."""
+    folder = tmp_path_factory.mktemp("once")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FIGURA_STATES", str(folder / "states"))
+        Trainer(toy.checked(QUIET | {"runtime.resume_every": 6}), folder / "run").fit()
+    assert {6, 12} <= {one.iteration for one in StateStore(folder / "states").states()}
+    return folder / "states"
 
 
 def set_version(monkeypatch, tmp_path):
@@ -313,9 +293,10 @@ SURROUNDINGS = {
 @pytest.mark.parametrize("change", SURROUNDINGS.values(), ids=SURROUNDINGS.keys())
 def test_other_surroundings_share_nothing(change, trained_once, monkeypatch, tmp_path):
     monkeypatch.setenv("FIGURA_STATES", str(trained_once))
-    assert late_begin() == 12
+    no_result = {"runtime.workers": 1, "runtime.log_every": 3, "train.steps": 8, "metrics.bootstrap": 9}
+    assert (begins_at(), begins_at(no_result)) == (12, 6)
     change(monkeypatch, tmp_path)
-    assert late_begin() == 0
+    assert begins_at() == 0
 
 
 OWN = """from figura.interfaces import Loss
@@ -487,15 +468,6 @@ def test_what_is_frozen_is_shared_until_it_trains(tmp_path):
     assert_same(tmp_path / "b", tmp_path / "c")
     assert Freeze("painter", until=8).depends_on(7) == Freeze("painter", until=9).depends_on(7)
     assert Freeze("painter", until=8).depends_on(9) != Freeze("painter", until=9).depends_on(9)
-
-
-def test_skipped_updates_are_shared(tmp_path):
-    broken = {"data.train.ramps.broken_from": 19, "train.max_nonfinite": 100}
-    train(tmp_path / "a", broken | {"train.steps": 8})
-    assert train(tmp_path / "b", broken) == list(range(8, STEPS))
-    whole(tmp_path / "c", broken)
-    assert_same(tmp_path / "b", tmp_path / "c")
-    assert b",1.0" in (tmp_path / "b/history/train.csv").read_bytes()
 
 
 def test_two_ranks_share_with_two(tmp_path):
