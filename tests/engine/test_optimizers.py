@@ -8,12 +8,8 @@ import torch
 import toy
 from accelerate import Accelerator
 from torch import nn
-from trainings import BASE, fit, killed, outputs
 
-from figura.base.errors import UserError
 from figura.engine.build import build_networks, build_steps
-from figura.engine.step import Stopwatch
-from figura.interfaces import Networks, State
 from figura.optimizers import Muon, orthogonalised
 from figura.recipe.check import objection
 
@@ -67,31 +63,6 @@ LARS = {"type": "pytorch_optimizer.LARS", "lr": 0.01, "weight_decay": 0.1, "trus
 BIASES = {"biases": {"pattern": "bias", "weight_decay": 0.0}}
 
 
-def updated(declared, groups=None):
-    """Return the weights of a toy network, by name, before and after two updates by a declared optimizer."""
-    recipe = toy.checked({OPTIMIZER: declared, "steps.painter.clip": ..., "steps.painter.groups": groups or {}})
-    torch.manual_seed(0)
-    networks = build_networks(recipe)
-    before = {name: p.detach().clone() for name, p in networks["painter"].named_parameters()}
-    step = build_steps(recipe, networks, Accelerator(cpu=True))["painter"]
-    x = torch.rand(4, 1, 4, 4, generator=torch.Generator().manual_seed(0))
-    for iteration in range(2):
-        state = State({"x": x, "y": 0.5 * x - 0.1})
-        both, accelerator = Networks(networks, networks), Accelerator(cpu=True)
-        report = step.update([(state, 1.0)], both, iteration, accelerator, Stopwatch(on=False))
-        assert not report.skipped
-    return before, {name: p.detach() for name, p in networks["painter"].named_parameters()}
-
-
-def moved(before, after):
-    return all(not torch.equal(before[name], p) and p.isfinite().all() for name, p in after.items())
-
-
-@pytest.mark.parametrize("name", ["Adafactor", "ASGD", "Rprop"])  # one with tensors of its own, two without momentum
-def test_an_optimizer_of_torch_is_declared_by_its_name(name):
-    assert moved(*updated({"type": f"torch.optim.{name}", "lr": 0.01}))
-
-
 def test_which_optimizers_a_step_cannot_use():
     assert "several times an update" in objection(torch.optim.LBFGS)
     assert "sparse gradients" in objection(torch.optim.SparseAdam)
@@ -99,37 +70,11 @@ def test_which_optimizers_a_step_cannot_use():
     assert objection(Muon) is None
 
 
-def test_a_recipe_with_one_is_refused():
-    with pytest.raises(UserError, match=r"steps.painter.optimizer.type: LBFGS "):
-        toy.checked({OPTIMIZER: {"type": "torch.optim.LBFGS", "lr": 0.01}})
-
-
-def test_one_that_refuses_the_parameters_is_named_with_its_key():
-    with pytest.raises(UserError, match=r"steps.painter.optimizer: torch.optim.Muon: Muon only supports 2D"):
-        updated({"type": "torch.optim.Muon", "lr": 0.01})
-
-
 @needs_extra
 @pytest.mark.parametrize("declared", [LAMB, LARS])
-def test_those_of_the_extra_train_and_a_group_has_its_own_options(declared):
-    before, after = updated(declared, BIASES)
-    assert moved(before, after)
+def test_a_group_of_those_of_the_extra_has_its_own_options(declared):
     recipe = toy.checked({OPTIMIZER: declared, "steps.painter.groups": BIASES})
     optimizer = build_steps(recipe, build_networks(recipe), Accelerator(cpu=True))["painter"].optimizer
     sizes = [({p.ndim for p in group["params"]}, group["weight_decay"]) for group in optimizer.param_groups]
     assert sizes == [({4}, 0.1), ({1}, 0.0)]
     assert objection(type(optimizer)) is None
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"networks.painter.width": 8, OPTIMIZER: {"type": "Muon", "lr": 0.01, "rest_lr": 0.01}},  # a matrix of 8 x 9
-        pytest.param({OPTIMIZER: LAMB, "steps.painter.groups": BIASES}, marks=needs_extra),
-    ],
-)
-def test_a_training_goes_on_where_it_was_killed(changes, run):
-    fit(run / "whole", BASE | changes)
-    killed(run / "killed", BASE | changes, stop=9)
-    assert fit(run / "killed", BASE | changes).done == [8, 9, 10, 11]
-    assert outputs(run / "killed") == outputs(run / "whole")

@@ -1,13 +1,11 @@
 """The callback `Freeze`: parts of a network that stay as they are until an iteration, and running statistics."""
 
 from collections.abc import Mapping
-from itertools import pairwise
 
 import pytest
-import torch
 import toy
 from torch import Tensor, nn
-from trainings import BASE, Stopping, fit, killed, outputs
+from trainings import BASE, Recording, fit, trained
 
 from figura.base.errors import UserError
 from figura.base.yaml12 import parse_yaml, to_yaml
@@ -39,39 +37,16 @@ CHANGES = BASE | {
 }  # fmt: skip
 
 
-class Watching(Stopping):
-    """Notes all tensors of the network before each iteration."""
-
-    def train_step(self, batch, index):
-        if not hasattr(self, "seen"):
-            self.seen = []
-        self.seen.append({n: t.clone() for n, t in self.networks.live["painter"].state_dict().items()})
-        return super().train_step(batch, index)
-
-
-def watched(run, changes, content=None):
-    """For each iteration but the last, the names of the tensors that it changed."""
-    trainer = Watching(toy.checked(changes, content), run)
-    trainer.fit()
-    return [{name for name in a if not torch.equal(a[name], b[name])} for a, b in pairwise(trainer.seen)]
+NAMES = {f"painter.{name}" for name in Two().state_dict()}
+BASE_NET = {name for name in NAMES if name.startswith("painter.base")}
 
 
 def test_what_moves_and_when(run):
-    everything = set(Two().state_dict())
-    base = {name for name in everything if name.startswith("base")}
-    running = {name for name in everything if "running" in name or "tracked" in name}
-    learned = {"head.0.weight", "head.1.weight"}  # biases may have gradients of 0
-    for iteration, names in enumerate(watched(run, CHANGES)):
-        still = (base if iteration < 5 else set()) | (running if iteration >= 7 else set())
-        assert learned | (running - still) | ({"base.0.weight"} - still) <= names <= everything - still, iteration
-
-
-@pytest.mark.parametrize("stop", [6, 9])
-def test_resumes_to_the_same_bytes(run, tmp_path, stop):
-    fit(tmp_path / "whole", CHANGES)
-    killed(run, CHANGES, stop=stop)
-    fit(run, CHANGES)
-    assert outputs(run) == outputs(tmp_path / "whole")
+    running = {name for name in NAMES if "running" in name or "tracked" in name}
+    learned = {"painter.head.0.weight", "painter.head.1.weight"}  # biases may have gradients of 0
+    for iteration, names in enumerate(trained(run, CHANGES, kind=Recording).moved()):
+        still = (BASE_NET if iteration < 5 else set()) | (running if iteration >= 7 else set())
+        assert learned | (running - still) | ({"painter.base.0.weight"} - still) <= names <= NAMES - still, iteration
 
 
 def test_what_is_frozen_depends_on_the_iteration_alone(run):
@@ -93,7 +68,8 @@ def test_a_whole_network_waits_while_another_learns(run):
         "steps.painter.after": 6,
         "callbacks": {"freeze": FREEZE | {"until": 6}},
     }
-    assert [bool(names) for names in watched(run, changes, toy.gan())] == [t >= 6 for t in range(11)]
+    moved = trained(run, changes, toy.gan(), kind=Recording).moved()
+    assert [any(name.startswith("painter.") for name in names) for names in moved] == [t >= 6 for t in range(11)]
 
 
 @pytest.mark.parametrize(
@@ -134,12 +110,10 @@ def test_the_recipe_of_a_model_of_an_earlier_version_is_read(tmp_path):
     assert check_recipe(read, recipe.path) == recipe
 
 
-class ByHand(Stopping):
+class ByHand(Recording):
     """The step by hand: its forward pass comes before `optimize`."""
 
     def train_step(self, batch, index):
-        now = {n: t.clone() for n, t in self.networks.live["painter"].state_dict().items()}
-        self.seen = [*getattr(self, "seen", []), now]
         image = self.networks.live["painter"](batch["x"])["image"]
         off = (image - batch["y"]).flatten(1)
         losses = {"distance": off.abs().mean(dim=1), "square": off.square().mean(dim=1)}
@@ -147,9 +121,6 @@ class ByHand(Stopping):
 
 
 def test_a_step_by_hand_is_frozen_from_its_first_forward_pass_on(run):
-    trainer = ByHand(toy.checked(CHANGES), run)
-    trainer.fit()
-    moved = [{name for name in a if not torch.equal(a[name], b[name])} for a, b in pairwise(trainer.seen)]
-    base = {name for name in Two().state_dict() if name.startswith("base")}
-    assert not set.union(*moved[:5]) & base
-    assert all({"base.0.weight", "base.1.running_mean"} <= names for names in moved[5:7])
+    moved = trained(run, CHANGES, kind=ByHand).moved()
+    assert not set.union(*moved[:5]) & BASE_NET
+    assert all({"painter.base.0.weight", "painter.base.1.running_mean"} <= names for names in moved[5:7])

@@ -4,11 +4,13 @@ import json
 import os
 import shutil
 import signal
+from importlib.util import find_spec
 from itertools import groupby, pairwise
 from pathlib import Path
 from unittest.mock import patch
 
 import pytest
+import test_freeze
 import torch
 import toy
 from accelerate import Accelerator
@@ -22,6 +24,7 @@ from figura.training.trainer import Trainer
 
 STEPS, EVERY = 12, 4
 BROKEN = {"data.train.ramps.broken_from": 19, "train.max_nonfinite": 9}
+OPTIMIZER = "steps.painter.optimizer"
 RAMP = {"type": "Linear", "start": 2, "end": 8, "from": 0.0, "to": 3.0}
 SCHEDULED = {"data.train.more": {"type": "toy.Ramps", "length": 9, "schedule": RAMP}}
 RECIPES = {
@@ -29,9 +32,22 @@ RECIPES = {
     "parts and skips": (BASE | BROKEN | {"train.accumulation": 3, "train.record_every": 5}, None),
     "two steps": (BASE | {"train.ema": {"decay": 0.8}, "steps.critic.every": 1, "steps.painter.after": 3}, toy.gan()),
     "scheduled data": (BASE | SCHEDULED, None),
-    "short": (BASE | {"train.steps": 6, "runtime.resume_every": 2}, None),
+    "short": (BASE | {"train.steps": 3, "runtime.resume_every": 1}, None),
     "epochs": (BASE | {"train.steps": ..., "train.epochs": 2, "train.evaluate_every": None}, None),
+    "frozen parts": (test_freeze.CHANGES, None),
+    "muon": (BASE | {"networks.painter.width": 8, OPTIMIZER: {"type": "Muon", "lr": 0.01, "rest_lr": 0.01}}, None),
+    "lamb": (BASE | {OPTIMIZER: {"type": "pytorch_optimizer.Lamb", "lr": 0.01, "weight_decay": 0.1}}, None),
 }
+needs_extra = pytest.mark.skipif(find_spec("pytorch_optimizer") is None, reason="needs the extra `optimizers`")
+KILLS = {
+    "plain": (0, 3, 4, 5, 9, 11), "parts and skips": (5, 9, 11), "two steps": (5, 9, 11), "scheduled data": (5, 9, 11),
+    "epochs": (9,), "frozen parts": (6, 9), "muon": (9,), "lamb": (9,),
+}  # fmt: skip
+
+
+def left(run):
+    """The outputs of a training, and its log of losses."""
+    return outputs(run) | {"live/losses.csv": (run / "live/losses.csv").read_bytes()}
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +59,7 @@ def uninterrupted(tmp_path_factory):
         if name not in made:
             run = tmp_path_factory.mktemp("whole") / "run"
             fit(run, *RECIPES[name])
-            made[name] = outputs(run)
+            made[name] = left(run)
         return made[name]
 
     return outputs_of
@@ -51,18 +67,20 @@ def uninterrupted(tmp_path_factory):
 
 @pytest.mark.parametrize(
     ("name", "stop"),
-    [("plain", stop) for stop in range(STEPS)]
-    + [(name, stop) for name in ("parts and skips", "two steps", "scheduled data") for stop in (5, 9, 11)]
-    + [("epochs", 9)],
+    [
+        pytest.param(name, stop, marks=needs_extra if name == "lamb" else ())
+        for name, stops in KILLS.items()
+        for stop in stops
+    ],
 )
 def test_goes_on_where_it_was_killed(name, stop, run, uninterrupted, capsys):
     killed(run, *RECIPES[name], stop=stop)
     assert not (run / "model").exists()
     saved = stop // EVERY * EVERY
     trainer = fit(run, *RECIPES[name])
-    assert trainer.done == list(range(saved, trainer.last))
+    assert trainer.done == list(range(saved, 10 if name == "epochs" else STEPS))  # 22 examples in batches of 4
     assert (f"resumed after iteration {saved}" in capsys.readouterr().out) == (saved > 0)
-    assert outputs(run) == uninterrupted(name)
+    assert left(run) == uninterrupted(name)
     assert not (run / "resume").exists()
 
 
@@ -81,7 +99,7 @@ def test_killed_again_and_again(run, uninterrupted):
     for stop in (5, 7, 8, 10):
         killed(run, *RECIPES["plain"], stop=stop)
     assert fit(run, *RECIPES["plain"]).done == [8, 9, 10, 11]
-    assert outputs(run) == uninterrupted("plain")
+    assert left(run) == uninterrupted("plain")
 
 
 def test_killed_while_it_looks_at_validation(run, uninterrupted, monkeypatch):
@@ -93,13 +111,13 @@ def test_killed_while_it_looks_at_validation(run, uninterrupted, monkeypatch):
         with pytest.raises(Killed):
             fit(run, *RECIPES["plain"])
     assert fit(run, *RECIPES["plain"]).done == list(range(4, 12))
-    assert outputs(run) == uninterrupted("plain")
+    assert left(run) == uninterrupted("plain")
 
 
 def test_a_finished_run_begins_again(run, uninterrupted):
     for _ in range(2):
         assert fit(run, *RECIPES["plain"]).done == list(range(STEPS))
-        assert outputs(run) == uninterrupted("plain")
+        assert left(run) == uninterrupted("plain")
 
 
 WATCHED = ("fsync", "unlink", "rmdir", "rename", "replace", "mkdir")
@@ -151,9 +169,9 @@ def test_kill_9_at_any_change_of_the_disk(run, uninterrupted, monkeypatch):
         for folder in ("model", "history"):  # as DVC does before it runs the stage again
             shutil.rmtree(run / folder, ignore_errors=True)
         went_on.append(fit(run, *RECIPES["short"]).done[0])
-        assert outputs(run) == expected, f"killed at call {point}"
+        assert left(run) == expected, f"killed at call {point}"
         assert not (run / "resume").exists()
-    assert [one for one, _ in groupby(went_on)] in ([0, 2, 4], [0, 2, 4, 0])
+    assert [one for one, _ in groupby(went_on)] in ([0, 1, 2], [0, 1, 2, 0])
 
 
 def stored(folder, content="1"):
@@ -196,7 +214,7 @@ def test_refused_after_a_change_set_aside_and_begun_again(what, run, tmp_path, m
     assert contents(run / "resume-refused") == state
     assert not (run / "resume").exists()
     fit(tmp_path / "other", changes)
-    assert outputs(run) == outputs(tmp_path / "other")
+    assert left(run) == left(tmp_path / "other")
     assert "resumed" not in json.loads((run / "model/provenance.json").read_text())
 
 
@@ -216,10 +234,12 @@ def test_a_state_of_other_code_is_taken_when_asked(younger, run, uninterrupted, 
     trainer, whole = fit(run, BASE, resume_anyway=True), dict(uninterrupted("plain"))
     assert trainer.done == [8, 9, 10, 11]
     assert "resumed after iteration 8, made by another code: taken anyway\n" in capsys.readouterr().out
-    own = outputs(run)
+    own = left(run)
     record = json.loads(own.pop("model/provenance.json"))
     assert record.pop("resumed") == "iteration 8, made by another code"
     assert record == json.loads(whole.pop("model/provenance.json"))
+    if younger:  # it ended the log after 6 iterations
+        assert own.pop("live/losses.csv") != whole.pop("live/losses.csv")
     assert own == whole
     assert not (run / "resume").exists()
     assert not any((run / "resume-refused").glob("*"))
@@ -229,7 +249,7 @@ def test_a_training_that_took_a_refused_state_and_was_killed_goes_on_by_itself(r
     made_otherwise(run, monkeypatch, stop=6)
     killed(run, BASE, stop=10, resume_anyway=True)
     assert fit(run, BASE).done == [8, 9, 10, 11]
-    own = outputs(run)
+    own = left(run)
     assert json.loads(own["model/provenance.json"])["resumed"] == "iteration 4, made by another code"
     assert own["model/painter.safetensors"] == uninterrupted("plain")["model/painter.safetensors"]
 
@@ -244,7 +264,7 @@ def test_a_lower_rate_goes_on_from_a_state(run):
 def test_asking_where_nothing_was_refused_changes_nothing(run, uninterrupted):
     killed(run, BASE, stop=9, resume_anyway=True)
     assert fit(run, BASE, resume_anyway=True).done == [8, 9, 10, 11]
-    assert outputs(run) == uninterrupted("plain")
+    assert left(run) == uninterrupted("plain")
 
 
 @pytest.mark.parametrize(
@@ -268,11 +288,14 @@ def test_what_may_not_change_a_result_does_not_stop_a_resume(run, uninterrupted)
     killed(run, *RECIPES["plain"], stop=9)
     changes = {"runtime.log_every": 1, "runtime.resume_every": 3, "runtime.workers": 1, "metrics.bootstrap": 3}
     assert fit(run, BASE | changes).done == [8, 9, 10, 11]
-    assert outputs(run) == uninterrupted("plain")
+    assert left(run) == uninterrupted("plain")
 
 
 STOP = 9  # the resume point before it is that of iteration 8
-CHANGES = BASE | SCHEDULED | {"networks.painter.dropout": 0.3, "train.ema": {"decay": 0.8}, "train.accumulation": 2}
+CHANGES = BASE | SCHEDULED | {
+    "networks.painter.dropout": 0.3, "train.ema": {"decay": 0.8}, "train.accumulation": 2,
+    "train.evaluate_every": 3, "train.keep": {"metric": "distance", "better": "lower"},
+}  # fmt: skip
 
 
 def perturbing(trainer, batch):

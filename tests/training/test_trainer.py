@@ -9,8 +9,17 @@ import pytest
 import torch
 import toy
 from torch.utils.data import default_collate
-from trainings import BASE, QUIET, Killed, Stopping, assert_same, fit, history, outputs, trained, weights
-from two_processes import run_in_two
+from trainings import (
+    QUIET,
+    Killed,
+    Recording,
+    assert_same,
+    fit,
+    history,
+    outputs,
+    trained,
+    weights,
+)
 
 from figura.base.errors import UserError
 from figura.base.seeding import generator, seed_here
@@ -18,14 +27,6 @@ from figura.engine.data import Loaders, TrainBatches
 from figura.engine.weights import load_weights, save_weights
 from figura.interfaces import Callback, Listener
 from figura.training.trainer import Trainer
-
-
-class Recording(Trainer):
-    """Keeps the weights before each iteration and after the last."""
-
-    def train_step(self, batch, index):
-        self.snapshots = [*getattr(self, "snapshots", []), weights(self)]
-        return super().train_step(batch, index)
 
 
 def batches(count, jitter=0.1, length=22):
@@ -76,8 +77,8 @@ def test_equals_a_bare_loop_bit_for_bit(run):
         assert row["painter.skipped"] == 0
 
 
-@pytest.mark.parametrize("warmup", [False, True])
-def test_the_average_of_the_weights_is_what_is_written(run, warmup):
+@pytest.mark.parametrize("ema", [None, {"decay": 0.3}, {"decay": 0.3, "warmup": True}])
+def test_the_average_of_the_weights_is_what_is_written(run, ema):
     """Update 0 copies the weights; update t then keeps min(decay, (1 + t) / (10 + t)) of the average."""
     seen = []
 
@@ -85,25 +86,19 @@ def test_the_average_of_the_weights_is_what_is_written(run, warmup):
         def after_update(self, trainer, step, report):
             seen.append(trainer.networks.live["painter"].layer.weight.detach().double().clone())
 
-    trainer = trained(run, {"train.ema": {"decay": 0.3, "warmup": warmup}}, callbacks={"noting": Noting()})
+    trainer = trained(run, {"train.ema": ema}, callbacks={"noting": Noting()})
+    written = toy.Painter(2)
+    load_weights(written, run / "model" / "painter.safetensors")
+    kind = "ema" if ema else "live"
+    assert_same({f"painter.{k}": v for k, v in written.state_dict().items()}, weights(trainer, kind))
     average = seen[0]
     for t, weight in enumerate(seen[1:], 1):
-        kept = min(0.3, (1 + t) / (10 + t)) if warmup else 0.3
+        kept = 0.0 if ema is None else min(0.3, (1 + t) / (10 + t)) if "warmup" in ema else 0.3
         average = kept * average + (1 - kept) * weight
     assert len(seen) == 12  # up to t = 11, where (1 + t) / (10 + t) is above 0.3 long since
-    found = trainer.networks.ema["painter"].layer.weight.detach()
-    torch.testing.assert_close(found.double(), average, rtol=1e-5, atol=1e-7)
-    written = toy.Painter(2)
-    load_weights(written, run / "model" / "painter.safetensors")
-    assert_same({f"painter.{k}": v for k, v in written.state_dict().items()}, weights(trainer, "ema"))
-    assert (seen[-1] - found).abs().max() > 1e-3  # the average is another thing than the last weights
-
-
-def test_without_ema_the_last_weights_are_written(run):
-    trainer = trained(run, {"train.ema": None})
-    written = toy.Painter(2)
-    load_weights(written, run / "model" / "painter.safetensors")
-    assert_same({f"painter.{k}": v for k, v in written.state_dict().items()}, weights(trainer))
+    torch.testing.assert_close(written.layer.weight.detach().double(), average, rtol=1e-5, atol=1e-7)
+    if ema:  # the average is another thing than the last weights
+        assert (seen[-1] - average).abs().max() > 1e-3
 
 
 def bare_gan(count):
@@ -326,46 +321,14 @@ class Drawing(Listener):
         random.seed(random.random())
 
 
-def test_a_listener_sees_every_iteration_and_changes_no_output(run, reference):
-    drawing = Drawing()
-    trained(run, {"runtime": toy.recipe()["runtime"]}, listeners=[drawing])
-    assert drawing.seen == [("start", 0), *((step, step in (5, 10, 12)) for step in range(1, 13))]
-    assert outputs(run) == reference
-
-
-def test_a_listener_of_a_resumed_training_starts_where_it_goes_on(run):
+def test_a_listener_sees_every_iteration_also_after_a_kill_and_changes_no_output(run, reference):
+    drawing, again = Drawing(), Drawing()
     with pytest.raises(Killed):
-        fit(run, QUIET | {"runtime.resume_every": 4}, stop=9)
-    drawing = Drawing()
-    fit(run, QUIET | {"runtime.resume_every": 4}, listeners=[drawing])
-    assert drawing.seen == [("start", 8), (9, False), (10, True), (11, False), (12, True)]
-
-
-def test_epochs_are_converted_once(run):
-    trainer = trained(run, {"train.steps": ..., "train.epochs": 2})
-    assert trainer.batches_per_epoch == 5  # 22 examples in batches of 4
-    assert trainer.iteration == trainer.last == 10
-    assert history(run)[-1]["step"] == 10
-
-
-def test_bf16(run):
-    trainer = trained(run, {"train.precision": "bf16"})
-    plain = [losses["distance"] for _, losses in bare_painter(12)]
-    rows = history(run)
-    losses = [row["distance.raw"] for row in rows]
-    assert losses == pytest.approx([np.mean(plain[i : i + 3]) for i in range(0, 12, 3)], rel=0.05)
-    assert losses[0] != np.mean(plain[:3])  # it was another arithmetic
-    assert all(value.dtype == torch.float32 for value in weights(trainer).values())
-
-
-def test_networks_start_from_their_own_seed(run):
-    alone = Trainer(toy.checked(), run / "1")
-    expected = network("painter", toy.Painter, 2, 0.1).state_dict()
-    assert_same(weights(alone), {f"painter.{key}": value for key, value in expected.items()})
-    both = Trainer(toy.checked(GAN, toy.gan()), run / "2")
-    torch.testing.assert_close(weights(both)["painter.layer.weight"], expected["layer.weight"], rtol=0, atol=0)
-    other = Trainer(toy.checked({"seed": 4}), run / "3")
-    assert not torch.equal(weights(other)["painter.layer.weight"], expected["layer.weight"])
+        fit(run, {}, stop=9, listeners=[drawing])
+    fit(run, {}, listeners=[again])
+    assert drawing.seen == [("start", 0), *((step, step == 5) for step in range(1, 10))]
+    assert again.seen == [("start", 8), (9, False), (10, True), (11, False), (12, True)]
+    assert outputs(run) == reference
 
 
 def test_a_network_that_is_loaded_and_not_trained_stays_as_it_is(run, tmp_path):
@@ -398,28 +361,14 @@ def test_an_update_that_may_upset_batch_norm_is_warned_about(run, capsys, clip_v
     assert (said in capsys.readouterr().out) == warned
 
 
-LIMITED = BASE | {"train.evaluate_limit": 4, "data.validation.ramps.length": 10}
-
-
-class Seeing(Stopping):
+class Seeing(Trainer):
     """Notes the examples of each validation pass."""
 
     def eval_op(self, batch):
-        self.seen.append(batch["index"].tolist())
+        self.seen = [*getattr(self, "seen", []), batch["index"].tolist()]
         return super().eval_op(batch)
 
 
 def test_the_examples_are_evenly_spaced(run):
-    trainer = Seeing(toy.checked(LIMITED), run)
-    trainer.seen = []
-    trainer.fit()
-    passes = len(history(run, "validation"))
-    assert trainer.seen == [[0, 2, 5, 7]] * passes  # every 2.5th of 10
-
-
-def test_two_ranks_judge_the_same_examples(tmp_path):
-    run_in_two(lambda: fit(tmp_path / "two", LIMITED | {"networks.painter.dropout": 0.0}))
-    fit(tmp_path / "one", LIMITED | {"networks.painter.dropout": 0.0})
-    ours, theirs = (history(tmp_path / name, "validation") for name in ("one", "two"))
-    for row, other in zip(ours, theirs, strict=True):
-        assert row == pytest.approx(other, abs=1e-6)
+    trainer = trained(run, {"train.evaluate_limit": 4, "data.validation.ramps.length": 10}, kind=Seeing)
+    assert trainer.seen == [[0, 2, 5, 7]] * len(history(run, "validation"))  # every 2.5th of 10
