@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 import toy
 
-from figura.base.errors import UserError
 from figura.base.yaml12 import read_yaml
 from figura.recipe.load import load_recipe
 from figura.recipe.resolved import settings
@@ -31,11 +30,6 @@ def test_only_the_length_of_the_training_differs(content):
         "train.evaluate_limit": ("None", 16),
         "train.record_every": (3, 2),
     }
-
-
-def test_a_score_of_the_name_of_its_figures_is_refused():
-    with pytest.raises(UserError, match=r"metrics\.scores\.try: the metrics of a try stand below this key"):
-        toy.checked({"metrics.scores": {"try": {"type": "toy.Mean", "column": "loss.distance"}}})
 
 
 def test_everything_comes_once_at_the_end():

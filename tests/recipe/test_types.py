@@ -47,27 +47,6 @@ def test_a_package_is_enough_to_name_a_class_below_models(errors):
     assert not errors.lines
 
 
-@pytest.mark.parametrize(
-    ("name", "slot", "said"),
-    [
-        ("images.L3", LOSS, "unknown loss 'images.L3' (did you mean 'images.L"),
-        ("images.Perceptal", LOSS, "unknown loss 'images.Perceptal' (did you mean 'images.Perceptual'?)"),
-        ("images.perceptual_losses.Perceptal", LOSS, "(did you mean 'images.perceptual_losses.Perceptual'?)"),
-        ("vunet.VUnet", NETWORK, "unknown network 'vunet.VUnet' (did you mean 'vunet.VUNet'?)"),
-        ("Linaer", SCHEDULE, "unknown schedule 'Linaer' (did you mean 'Linear'?)"),
-        ("Foward", INJECTOR, "unknown injector 'Foward' (did you mean 'Forward'?)"),
-        ("Muno", OPTIMIZER, "unknown optimizer 'Muno' (did you mean 'Muon'?)"),
-        ("images.Fidelty", SCORE, "unknown score 'images.Fidelty' (did you mean 'images.Fidelity'?)"),
-        ("image.L1", LOSS, "loss 'image.L1': there is no module 'image', in models or elsewhere"),
-        ("images.Fidelity", LOSS, "'images.Fidelity' is no loss (it is no Loss)"),
-    ],
-)
-def test_what_is_not_there_suggests_what_is_nearest(name, slot, said, errors):
-    assert find_type(name, slot, "k", errors) is None
-    (line,) = errors.lines
-    assert said in line
-
-
 def test_a_name_means_one_class_within_a_package():
     """Of what a recipe can name: a package is searched in all its modules, and the first that has the name is taken."""
     bases = tuple(

@@ -7,7 +7,6 @@ import pytest
 import toy
 from trainings import assert_same, history, trained, weights
 
-from figura.base.errors import UserError
 from figura.training.trainer import Trainer
 
 SGD = {"type": "torch.optim.SGD", "lr": 0.1}
@@ -59,19 +58,6 @@ def test_each_step_has_its_own_parts(run):
     cut = trained(run / "2", changes, two(), kind=Parts)
     assert_same(weights(whole), weights(cut), atol=1e-6)
     assert cut.parts[:4] == [(0, "one", 2), (0, "other", 4), (1, "one", 2), (1, "other", 4)]
-
-
-def test_names_are_shared_by_steps_of_the_same_parts():
-    content = two()
-    content["steps"]["other"]["injectors"]["paint"]["inputs"] = {"x": "one"}
-    toy.checked({"train.accumulation": 3}, content)
-    toy.checked({"steps.one.accumulation": 3, "steps.other.accumulation": 3}, content)
-    with pytest.raises(UserError) as caught:
-        toy.checked({"steps.other.accumulation": 3}, content)
-    assert str(caught.value) == (
-        "toy.yaml: steps.other.injectors.paint: 'one' is made by steps.one.injectors.paint in 1 parts of a batch, this "
-        "goes in 3: names are shared by steps of the same accumulation"
-    )
 
 
 def test_gradient_norms_of_each_network(run):
