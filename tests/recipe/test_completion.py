@@ -80,39 +80,50 @@ def test_common_arguments_reach_every_dataset_and_an_entry_wins():
     assert recipe.data.train["b"].weight == 2.0
 
 
-def test_evaluation_uses_the_validation_data_unless_it_names_its_own():
+@pytest.mark.parametrize(
+    ("own", "judged"),
+    [
+        (None, {"length": 8, "jitter": 0.5}),
+        ({"length": 3}, {"length": 3, "jitter": 0.5}),
+        ({"type": "toy.Ramps", "length": 3}, {"length": 3, "jitter": 0.5}),
+        ({"type": NAME("Other"), "size": 3}, {"size": 3}),  # another type inherits nothing
+    ],
+)
+def test_evaluation_uses_the_validation_data_unless_it_names_its_own(own, judged):
     validation = {"ramps": {"type": "toy.Ramps", "length": 8, "jitter": 0.5}}
-    recipe = toy.checked({"data.validation": validation})
-    assert recipe.evaluate.data["ramps"].arguments == {"length": 8, "jitter": 0.5}
-    judged = toy.checked({"data.validation": validation, "evaluate.data": {"ramps": {"length": 3}}})
-    assert judged.evaluate.data["ramps"].arguments == {"length": 3, "jitter": 0.5}
-    assert judged.data.validation["ramps"].arguments == {"length": 8, "jitter": 0.5}
+    recipe = toy.checked({"data.validation": validation, "evaluate.data": {} if own is None else {"ramps": own}})
+    assert recipe.evaluate.data["ramps"].arguments == judged
+    assert recipe.data.validation["ramps"].arguments == {"length": 8, "jitter": 0.5}
 
 
-def test_data_for_evaluation_of_another_type_inherit_nothing():
-    """Neither is `length` an argument of `Other`, nor is its own `size` blamed."""
-    validation = {"ramps": {"type": "toy.Ramps", "length": 8, "jitter": 0.5}}
-    own = {"type": NAME("Other"), "size": 3}
-    recipe = toy.checked({"data.validation": validation, "evaluate.data": {"ramps": own}})
-    assert recipe.evaluate.data["ramps"].arguments == {"size": 3}
-    same = {"type": "toy.Ramps", "length": 3}
-    recipe = toy.checked({"data.validation": validation, "evaluate.data": {"ramps": same}})
-    assert recipe.evaluate.data["ramps"].arguments == {"length": 3, "jitter": 0.5}
-    with pytest.raises(UserError) as error:
-        toy.checked({"data.validation": validation, "evaluate.data": {"ramps": own | {"jitter": 1.0}}})
-    assert str(error.value).startswith("toy.yaml: evaluate.data.ramps.jitter: unknown argument of Other 'jitter'")
+def test_an_argument_of_another_type_is_blamed_where_it_is_written():
+    own = {"ramps": {"type": NAME("Other"), "size": 3, "jitter": 1.0}}
+    with pytest.raises(UserError, match=r"^toy\.yaml: evaluate\.data\.ramps\.jitter: unknown argument of Other 'jit"):
+        toy.checked({"evaluate.data": own})
 
 
 def sized(width: int) -> dict[str, Any]:
     return {"ramps": {"type": NAME("Sized"), "length": 8, "width": width}}
 
 
-def test_facts_of_the_training_data_fill_what_a_type_takes_from_the_data():
-    recipe = toy.checked(
-        {"data.train": sized(5), "data.validation": sized(7), "networks.painter": {"type": NAME("Fitting")}}
-    )
-    assert recipe.networks["painter"].arguments == {"width": 5}
-    assert recipe.facts == {"width": 5, "colour": "grey"}
+PLAIN = {"plain": {"type": "toy.Ramps", "length": 4}}
+
+
+@pytest.mark.parametrize(
+    ("train", "own", "arguments", "facts"),
+    [
+        (sized(5), {}, {"width": 5}, {"width": 5, "colour": "grey"}),
+        (sized(5), {"width": 2}, {"width": 2}, {"width": 5, "colour": "grey"}),
+        (PLAIN | sized(5) | {"second": sized(5)["ramps"]}, {}, {"width": 5}, {"width": 5, "colour": "grey"}),
+        (PLAIN | sized(5) | {"second": sized(6)["ramps"]}, {}, {}, {"colour": "grey"}),
+    ],
+    ids=["one dataset", "the recipe's own value wins", "several that agree", "several that differ in one"],
+)
+def test_facts_of_the_training_data_fill_what_a_type_takes_from_the_data(train, own, arguments, facts):
+    changes = {"data.train": train, "data.validation": sized(7), "networks.painter": {"type": NAME("Fitting")} | own}
+    recipe = toy.checked(changes)
+    assert recipe.networks["painter"].arguments == arguments
+    assert recipe.facts == facts
 
 
 def test_facts_reach_callbacks_and_comparisons():
@@ -121,25 +132,6 @@ def test_facts_reach_callbacks_and_comparisons():
     recipe = toy.checked({"data.train": sized(5), "callbacks": {"wide": {"type": NAME("Wide")}}, "predict": predict})
     assert recipe.callbacks["wide"].arguments == {"width": 5}
     assert recipe.predict.compare["image"].arguments == {"target": "y", "width": 5}
-
-
-def test_a_value_in_the_recipe_wins_over_a_fact():
-    recipe = toy.checked(
-        {"data.train": sized(5), "data.validation": sized(5),
-         "networks.painter": {"type": NAME("Fitting"), "width": 2}}
-    )  # fmt: skip
-    assert recipe.networks["painter"].arguments == {"width": 2}
-
-
-def test_facts_of_several_datasets_are_those_in_which_none_differs():
-    train = {"plain": {"type": "toy.Ramps", "length": 4}, "first": sized(5)["ramps"], "second": sized(5)["ramps"]}
-    changes = {"data.train": train, "networks.painter": {"type": NAME("Fitting")}}
-    recipe = toy.checked(changes)
-    assert recipe.networks["painter"].arguments == {"width": 5}
-    train["second"] = sized(6)["ramps"]
-    recipe = toy.checked(changes)
-    assert recipe.networks["painter"].arguments == {}
-    assert recipe.facts == {"colour": "grey"}
 
 
 class Chained(Sized):

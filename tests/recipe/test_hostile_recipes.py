@@ -40,9 +40,7 @@ TEXTS: dict[str, tuple[str, str]] = {
     "laughs": (TOY + LAUGHS, r"r\.yaml:\d+:\d+: more than 100,000 values"),
     "a long value": (edited({"seed": 10**6 * "x"}), r"r\.yaml: seed: found 'x{70,80}\.\.\.; expected an integer"),
     "a long key": (edited({10**6 * "k": 1}), r"r\.yaml.*"),
-    "many keys": (edited({f"k{i}": 1 for i in range(3000)}), r"r\.yaml: k0: unknown key 'k0'"),
     "escapes": (TOY + ESCAPES, r"r\.yaml: \\x1b\[31m\\nerror: \\u202e\\r\\x00: unknown key"),
-    "infinite": (edited({"train.ema": [1, float("inf")]}), r"r\.yaml: train\.ema\.1: found inf; expected a finite"),
     "a huge number": (
         edited({"train.steps": 10**400}),
         r"r\.yaml: train\.steps: found 10{70,80}\.\.\.; expected a n",
@@ -62,7 +60,6 @@ COMMANDS: dict[str, tuple[Callable[[list[str]], None], tuple[str, ...]]] = {
     "watch": (watch.main, ("r.yaml", "run", "o")),
     "overfit_pose": (overfit_pose.main, ("r.yaml", "run")),
 }
-OF_YAML = ("depth", "laughs", "bytes")
 OF_MODELS = [name for name, (_, words) in COMMANDS.items() if "bad" in words]
 
 
@@ -91,40 +88,34 @@ def lines_of(
     return lines
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_refuses_each_in_printable_lines(command, folder, monkeypatch, capsys):
+ALL = [("train", name) for name in TEXTS] + [(command, "bytes") for command in COMMANDS if command != "train"]
+
+
+@pytest.mark.parametrize(("command", "name"), ALL)
+def test_every_command_refuses_a_hostile_recipe_in_printable_lines(command, name, folder, monkeypatch, capsys):
+    """They share the reader and the check of the schema (test_start_up.py); the stage of training meets each text."""
     monkeypatch.chdir(folder)
-    main, words = COMMANDS[command]
+    (main, words), (content, said) = COMMANDS[command], TEXTS[name]
     path = "bad/model/recipe.yaml" if command in OF_MODELS else "r.yaml"
-    for name, (content, said) in TEXTS.items():
-        Path(path).write_text(content)
-        started = time.monotonic()
-        if command != "train" and name not in OF_YAML:  # test_start_up.py checks the schema in each
-            continue
-        lines = lines_of(main, words, capsys)
-        assert time.monotonic() - started < 10, name
-        expected = said.replace(r"r\.yaml", re.escape(path))
-        assert re.match(f"error: {expected}", lines[0]), (name, lines[0])
+    Path(path).write_text(content)
+    started = time.monotonic()
+    lines = lines_of(main, words, capsys)
+    assert time.monotonic() - started < 10
+    expected = said.replace(r"r\.yaml", re.escape(path))
+    assert re.match(f"error: {expected}", lines[0]), lines[0]
 
 
-@pytest.mark.parametrize("kind", ["folder", "fifo", "loop", "device", "binary", "large"])
+@pytest.mark.parametrize("kind", ["fifo", "binary", "large"])
 def test_a_recipe_that_is_no_file_of_text(kind, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     make = {
-        "folder": lambda: os.mkdir("r.yaml"), "fifo": lambda: os.mkfifo("r.yaml"),
-        "loop": lambda: os.symlink("r.yaml", "r.yaml"), "device": lambda: os.symlink("/dev/zero", "r.yaml"),
-        "binary": lambda: Path("r.yaml").write_bytes(bytes(range(256))),
+        "fifo": lambda: os.mkfifo("r.yaml"), "binary": lambda: Path("r.yaml").write_bytes(bytes(range(256))),
         "large": lambda: os.truncate(os.open("r.yaml", os.O_CREAT | os.O_RDWR), 2**40),
     }  # fmt: skip
     make[kind]()
-    for main, *words in (
-        (train.main, "r.yaml", "run"),
-        (describe, "r.yaml"),
-        (show.main, "r.yaml", "--output", "o.png"),
-    ):
-        (line,) = lines_of(main, tuple(words), capsys)
-        assert line.startswith("error: r.yaml: ")
-        assert line.endswith("; a YAML file is needed")
+    (line,) = lines_of(train.main, ("r.yaml", "run"), capsys)
+    assert line.startswith("error: r.yaml: ")
+    assert line.endswith("; a YAML file is needed")
     assert run_here("train", ["r.yaml", "run"]) == 1
 
 
@@ -198,12 +189,6 @@ DATASET = {"kind": "coco", "source": "raw", "seed": 1, "max_rejected": 0.0, "coc
 DATA = {"data/params.yaml": to_yaml({"datasets": {"mine": DATASET}}), "raw/a.json": json.dumps(LONELY)}
 HUGE = {"data/params.yaml": to_yaml({"datasets": {"mine": DATASET | {"seed": 10**400}}})}
 FILES: list[tuple[dict[str, str], tuple[Any, ...], str]] = [
-    (
-        {"r.yaml": "data:\n  train: [1, 2\nseed: 3\n"},
-        (train.main, "r.yaml", "runs/x"),
-        "r.yaml:3:5: not valid YAML: w",
-    ),
-    ({"r.yaml": "seed: 3\nseed: 4\n"}, (train.main, "r.yaml", "runs/x"), "r.yaml:2:1: a key stands twice: seed"),
     (DATA, (prepare.main, "mine"), "1 image file missing; the first: a.jpg. All are listed in data/prepared/"),
     (DATA, (prepare.main, "mien"), "datasets.mien: no such dataset (did you mean 'mine'?); there are mine"),
     (HUGE, (prepare.main, "mine"), "data/params.yaml: datasets.mine.seed: found 1000"),

@@ -14,6 +14,7 @@ import pytest
 import toy
 
 from figura.base.error_collector import ErrorCollector
+from figura.base.errors import UserError
 from figura.base.exit_status import run
 from figura.base.yaml12 import read_yaml, to_yaml
 from figura.commands import predict
@@ -122,17 +123,27 @@ HOSTILE: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("changes", "said"), HOSTILE, ids=[str(next(iter(one.values()))) for one, _ in HOSTILE])
-def test_nothing_of_a_stranger_is_imported(stranger, changes, said, capsys):
-    hostile = to_yaml(toy.changed(changes, stranger))
+def test_nothing_of_a_stranger_is_imported(stranger, changes, said):
+    with pytest.raises(UserError) as caught:
+        refuse_untrusted(toy.changed(changes, stranger), Path("hostile.yaml"))
+    (line,) = str(caught.value).splitlines()
+    assert line.startswith(f"hostile.yaml: {said}")
+    assert not ran()
+
+
+def test_commands_import_nothing_of_a_strangers_recipe_or_model(stranger, capsys):
+    hostile = to_yaml(toy.changed({"networks.generator.type": "canary.Evil"}, stranger))
     Path("hostile.yaml").write_text(hostile)
-    for main, *words in ((describe, "hostile.yaml"), (predict.main, "hostile.yaml", "run", "a.png", "--output", "o")):
+    Path("stranger/model").mkdir(parents=True)
+    Path("stranger/model/recipe.yaml").write_text(hostile)
+    for recipe, main, *words in (
+        ("hostile.yaml", describe, "hostile.yaml"),
+        ("hostile.yaml", predict.main, "hostile.yaml", "run", "a.png", "--output", "o"),
+        ("stranger/model/recipe.yaml", predict.main, "r.yaml", "stranger", "a.png", "--output", "o"),
+    ):
         assert run(main, [*words, "--trusted-types-only"]) == 1
         (line,) = capsys.readouterr().err.splitlines()
-        assert line.startswith(f"error: hostile.yaml: {said}")
-    Path("run/model/recipe.yaml").write_text(hostile)
-    assert predicted("--trusted-types-only") == 1
-    (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith(f"error: run/model/recipe.yaml: {said}")
+        assert line.startswith(f"error: {recipe}: networks.generator.type: found 'canary.Evil'")
     assert not ran()
     assert not Path("o").exists()
 
