@@ -1,4 +1,5 @@
 import errno
+import gc
 import math
 import multiprocessing.util
 import os
@@ -8,16 +9,21 @@ import tempfile
 from itertools import islice
 from pathlib import Path
 
-import numpy as np
 import pytest
-import torch
 import toy
 
 from figura.base.errors import UserError
 from figura.base.exit_status import refusal
-from figura.base.sampling import evenly_spaced
 from figura.engine.data import Mixture, TrainBatches, ValidationBatches, load_batches
 from figura.schedules import Step
+
+
+@pytest.fixture(autouse=True)
+def polled_often(monkeypatch):
+    """PyTorch looks every 5 s whether a worker lives; a loader that is left may wait for its worker as long."""
+    monkeypatch.setattr("torch.utils.data._utils.MP_STATUS_CHECK_INTERVAL", 0.1)
+    yield
+    gc.collect()
 
 
 def sampler(lengths, weights=None, size=4, seed=1, **rest):
@@ -86,29 +92,14 @@ def test_a_later_start_gives_the_tail_and_processes_partition_each_batch(make, s
     assert [sorted(one + other) for one, other in zip(*shares, strict=True)] == [sorted(batch) for batch in whole]
 
 
-@pytest.mark.parametrize("value", [-1.0, math.nan, math.inf])
-def test_a_schedule_gives_weights(value):
-    batches = iter(sampler({"a": 9, "b": 9}, schedules={"b": Step([2], [1.0, value])}))
-    assert len(list(islice(batches, 2))) == 2
-    with pytest.raises(
-        UserError, match=rf"data\.train: at iteration 2, weights are {{'a': 1.0, 'b': {value}}}; numbers"
-    ):
-        next(batches)
-
-
-def test_fewer_examples_than_a_batch():
-    with pytest.raises(
-        UserError, match=r"data\.train\.small: 3 examples are fewer than one batch \(data\.batch_size: 4\)"
-    ):
+def test_weights_and_sizes_that_make_no_batches_are_refused():
+    for value in (-1.0, math.nan, math.inf):
+        batches = iter(sampler({"a": 9, "b": 9}, schedules={"b": Step([2], [1.0, value])}))
+        assert len(list(islice(batches, 2))) == 2
+        with pytest.raises(UserError, match=rf"data\.train: at iteration 2, weights are .*'b': {value}}}; numbers"):
+            next(batches)
+    with pytest.raises(UserError, match=r"data\.train\.small: 3 examples are fewer than one batch \(.*: 4\)"):
         sampler({"large": 50, "small": 3})
-
-
-def test_validation_is_everything_once_in_order():
-    batches = ValidationBatches({"b": toy.Ramps(7), "a": toy.Ramps(3)}, 3)
-    assert [len(batch) for batch in batches] == [3, 3, 1, 3]
-    assert [key for batch in batches for key in batch] == [("b", 0, i) for i in range(7)] + [
-        ("a", 0, i) for i in range(3)
-    ]
 
 
 class Sized(toy.Ramps):
@@ -116,21 +107,13 @@ class Sized(toy.Ramps):
         return "wide" if index in (1, 4, 5) else "tall"
 
 
-def test_a_validation_batch_has_one_group():
-    batches = ValidationBatches({"a": Sized(8)}, 2)
-    assert [[index for *_, index in batch] for batch in batches] == [[0, 2], [1, 4], [3, 6], [5], [7]]
-
-
-def first_batches(workers, count=7):
-    mixture = Mixture({"a": toy.Ramps(14, jitter=0.5), "b": toy.Ramps(9, jitter=0.1)}, seed=11)
-    loader = load_batches(mixture, sampler({"a": 14, "b": 9}, {"a": 2.0, "b": 1.0}), workers)
-    return [batch["x"] for batch in islice(loader, count)]
-
-
-def test_workers_do_not_change_the_batches():
-    alone, one, two = (torch.stack(first_batches(workers)) for workers in (0, 1, 2))
-    assert torch.equal(alone, one)
-    assert torch.equal(alone, two)
+def test_validation_is_everything_once_in_order_and_a_batch_has_one_group():
+    batches = ValidationBatches({"b": toy.Ramps(7), "a": toy.Ramps(3)}, 3)
+    assert [len(batch) for batch in batches] == [3, 3, 1, 3]
+    every = [("b", 0, i) for i in range(7)] + [("a", 0, i) for i in range(3)]
+    assert [key for batch in batches for key in batch] == every
+    grouped = ValidationBatches({"a": Sized(8)}, 2)
+    assert [[index for *_, index in batch] for batch in grouped] == [[0, 2], [1, 4], [3, 6], [5], [7]]
 
 
 class Failing(toy.Ramps):
@@ -167,13 +150,11 @@ def test_bad_input_and_refusals_arrive_as_they_were(workers):
 
 def test_a_full_shared_memory_says_what_to_do():
     full = RuntimeError("unable to allocate shared memory(shm) for file </torch_1>: No space left on device (28)")
-    with pytest.raises(
-        UserError, match=r"No space left on device \(28\); make /dev/shm larger .*workers: 0` needs none$"
-    ):
-        first_of(full)
+    with pytest.raises(UserError, match=r"No space left on device \(28\); make /dev/shm larger .*workers: 0` needs"):
+        first_of(full, workers=0)
 
 
-@pytest.mark.parametrize("number", [pytest.param(signal.SIGKILL, marks=pytest.mark.slow), signal.SIGBUS])  # polled
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGBUS])
 def test_a_worker_that_is_killed_is_one_line(number):
     with pytest.raises(RuntimeError) as caught:
         first_of(number)
@@ -212,23 +193,3 @@ class NoSockets(toy.Ramps):
 def test_a_batch_that_cannot_be_sent_is_an_error():
     with pytest.raises(UserError, match=r"a data loader worker cannot send a batch: .*No such file or directory; "):
         next(iter(load_batches(Mixture({"a": NoSockets(4)}, seed=1), sampler({"a": 4}), 1)))
-
-
-def test_an_example_is_seeded_by_dataset_epoch_and_index():
-    data = toy.Ramps(5, jitter=1.0)
-    mixture = Mixture({"a": data, "b": data}, seed=11)
-    keys = [("a", 0, 1), ("a", 1, 1), ("b", 0, 1)]
-    noisy = [mixture[key]["x"] for key in keys]
-    assert not np.array_equal(noisy[0], noisy[1])
-    assert not np.array_equal(noisy[0], noisy[2])
-    mixture[("a", 0, 4)]
-    assert np.array_equal(noisy[0], mixture[keys[0]]["x"])
-    assert not np.array_equal(noisy[0], Mixture({"a": data}, seed=12)[keys[0]]["x"])
-
-
-@pytest.mark.parametrize(
-    ("length", "count", "expected"),
-    [(10, 5, [0, 2, 4, 6, 8]), (10, 3, [0, 3, 6]), (3, 8, [0, 1, 2]), (1, 1, [0]), (1000, 4, [0, 250, 500, 750])],
-)
-def test_spread(length, count, expected):
-    assert evenly_spaced(length, count) == expected
