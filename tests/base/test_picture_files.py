@@ -101,74 +101,95 @@ def test_orientations_that_mean_nothing():
     assert decode_raw(png(ROW, 8, 2, damaged), HERE).pixels.tolist() == ROW.tolist()
 
 
+def png_of_width(content, width):
+    """Return a PNG whose header says another width."""
+    header = b"IHDR" + struct.pack(">I", width) + content[20:29]
+    return content[:12] + header + struct.pack(">I", zlib.crc32(header)) + content[33:]
+
+
 def transparent(mode):
     """Return a picture of four pixels: black with alpha 0, 128 and 255, and grey 200 with alpha 51."""
     grey, alpha = np.array([[0, 0, 0, 200]], np.uint8), np.array([[0, 128, 255, 51]], np.uint8)
     return Image.merge(mode, [*[Image.fromarray(grey)] * (len(mode) - 1), Image.fromarray(alpha)])
 
 
-# 0 * a + 255 * (1 - a) for black, and 200 * 0.2 + 255 * 0.8 = 244
-COMPOSED = [255, 127, 0, 244]
+def palette():
+    image = Image.new("P", (3, 1))
+    image.putdata([0, 1, 2])
+    image.putpalette([0, 0, 0, 0, 0, 0, 9, 8, 7])
+    return image
 
 
-@pytest.mark.parametrize(
-    ("mode", "form"), [("RGBA", "PNG"), ("LA", "PNG"), ("RGBA", "WEBP"), ("RGBA", "TIFF"), ("LA", "TIFF")]
-)
-def test_transparency_is_composed_on_white(mode, form):
-    content = encoded(transparent(mode), form, **({"lossless": True, "exact": True} if form == "WEBP" else {}))
-    reading = decode_raw(content, HERE)
-    assert reading.pixels.tolist() == [[[value] * 3 for value in COMPOSED]]
-    assert pictures.ON_WHITE in reading.done
-    assert not reading.plain
-    assert upright_pixels(Image.open(io.BytesIO(content))).tolist() == reading.pixels.tolist()
+def deep(colours):
+    """Return a PNG of 16 bits of `DEEP`, opaque."""
+    channels = {0: 1, 2: 3, 4: 1, 6: 3}[colours]
+    pixels = np.dstack([DEEP] * channels + [np.full_like(DEEP, 65535)] * (colours > 2))
+    return png(pixels.astype(">u2"), 16, colours)
 
 
-def test_transparent_colours_and_palettes():
-    palette = Image.new("P", (3, 1))
-    palette.putdata([0, 1, 2])
-    palette.putpalette([0, 0, 0, 0, 0, 0, 9, 8, 7])
-    for form, alphas, shown in (("PNG", bytes([0, 128, 255]), [[255] * 3, [127] * 3, [9, 8, 7]]),
-                                ("GIF", 0, [[255] * 3, [0] * 3, [9, 8, 7]])):  # fmt: skip
-        content = encoded(palette, form, transparency=alphas, **({"optimize": False} if form == "GIF" else {}))
-        assert decode_raw(content, HERE).pixels.tolist() == [shown]
-    assert decode_raw(encoded(palette, transparency=b"\xff"), HERE).plain  # no pixel is transparent
-    grey = encoded(Image.fromarray(np.array([[5, 6]], np.uint8)), transparency=5)
-    assert decode_raw(grey, HERE).pixels.tolist() == [[[255] * 3, [6] * 3]]
-    colour = encoded(Image.fromarray(ROW[:1]), transparency=(40, 50, 60))
-    assert decode_raw(colour, HERE).pixels.tolist() == [[[10, 20, 30], [255] * 3, [70, 80, 90]]]
+def inks(form, **options):
+    """Return 16 x 16 pixels each of no ink, all black and cyan, which are 255 (1 - ink) (1 - black)."""
+    image = np.array([[[0, 0, 0, 0], [0, 0, 0, 255], [255, 0, 0, 0]]], np.uint8)
+    return encoded(Image.fromarray(image.repeat(16, axis=1).repeat(16, axis=0), "CMYK"), form, **options)
 
 
-def test_what_is_opaque_is_plain():
-    for mode in ("RGBA", "LA"):
-        image = Image.fromarray(ROW).convert(mode)
-        reading = decode_raw(encoded(image), HERE)
-        assert np.array_equal(reading.pixels, np.asarray(image.convert("RGB")))
-        assert (reading.done, reading.plain) == ((), True)
+def frames(form, **options):
+    red, blue = (Image.new("RGB", (4, 3), colour) for colour in ((255, 0, 0), (0, 0, 255)))
+    return encoded(red, form, save_all=True, append_images=[blue], **options)
 
 
 DEEP = np.array([[0, 255, 256, 40000, 65535]], np.uint16)  # upper bytes 0 0 1 156 255
+KEYED = np.array([[256, 257, 512]], ">u2")  # of one upper byte, one of the two is transparent
+HALF = np.array([[[0, 0, 0, 65535], [0, 0, 0, 0], [0, 0, 0, 0x8000]]], ">u2")
+COMPOSED = [255, 127, 0, 244]  # 0 a + 255 (1 - a) for black, and 200 0.2 + 255 0.8
 UPPER = [0, 0, 1, 156, 255]
+INKS = [one for one in (255, 0, [0, 255, 255]) for _ in range(16)]
+EXACT = {"lossless": True, "exact": True}
+WHITE, DEPTH, PNG = pictures.ON_WHITE, pictures.DEEP, pictures.REWRITTEN
+KINDS = {  # the content, what a person sees of its first row, what was done, by how much a colour may be off
+    "RGBA": (encoded(transparent("RGBA")), COMPOSED, [WHITE], 0),
+    "grey and alpha": (encoded(transparent("LA")), COMPOSED, [WHITE], 0),
+    "RGBA of WebP": (encoded(transparent("RGBA"), "WEBP", **EXACT), COMPOSED, [WHITE], 0),
+    "RGBA of TIFF": (encoded(transparent("RGBA"), "TIFF"), COMPOSED, [WHITE, PNG], 0),
+    "grey and alpha of TIFF": (encoded(transparent("LA"), "TIFF"), COMPOSED, [WHITE, PNG], 0),
+    "palette with alpha": (encoded(palette(), transparency=bytes([0, 128, 255])), [255, 127, [9, 8, 7]], [WHITE], 0),
+    "palette of GIF": (encoded(palette(), "GIF", transparency=0, optimize=False), [255, 0, [9, 8, 7]], [WHITE, PNG], 0),
+    "opaque palette": (encoded(palette(), transparency=b"\xff"), [0, 0, [9, 8, 7]], [], 0),
+    "transparent grey": (encoded(Image.fromarray(np.array([[5, 6]], np.uint8)), transparency=5), [255, 6], [WHITE], 0),
+    "transparent colour": (encoded(Image.fromarray(ROW[:1]), transparency=(40, 50, 60)),
+        [[10, 20, 30], 255, [70, 80, 90]], [WHITE], 0),
+    "opaque RGBA": (encoded(Image.fromarray(ROW).convert("RGBA")), ROW[0].tolist(), [], 0),
+    "16 bits of grey": (deep(0), UPPER, [DEPTH], 0),
+    "16 bits of RGB": (deep(2), UPPER, [DEPTH], 0),
+    "16 bits of grey and alpha": (deep(4), UPPER, [DEPTH], 0),
+    "16 bits of RGBA": (deep(6), UPPER, [DEPTH], 0),
+    "16 bits of TIFF, grey": (cv2.imencode(".tif", DEEP)[1].tobytes(), UPPER, [DEPTH, PNG], 0),
+    "16 bits of TIFF, RGB": (cv2.imencode(".tif", np.dstack([DEEP] * 3))[1].tobytes(), UPPER, [DEPTH, PNG], 0),
+    "16 bits, transparent": (png(HALF, 16, 6), [0, 255, 127], [WHITE, DEPTH], 0),
+    "16 bits, transparent grey": (png(KEYED, 16, 0, (b"tRNS", b"\1\1")), [1, 255, 2], [WHITE, DEPTH], 0),
+    "16 bits, transparent colour": (png(np.dstack([KEYED] * 3).astype(">u2"), 16, 2, (b"tRNS", b"\1\1" * 3)),
+        [1, 255, 2], [WHITE, DEPTH], 0),
+    "1 bit": (encoded(Image.fromarray(np.array([[True, False]]))), [255, 0], [], 0),
+    "2 bits": (png_of_width(png(np.array([[0b00011011]], np.uint8), 2, 0), 4), [0, 85, 170, 255], [], 0),
+    "CMYK": (inks("JPEG", quality=100, subsampling=0), INKS, [pictures.CONVERTED], 4),
+    "CMYK of TIFF": (inks("TIFF"), INKS, [pictures.CONVERTED, PNG], 4),
+    "GIF of two": (frames("GIF"), [[255, 0, 0]] * 4, [pictures.FIRST, PNG], 2),
+    "PNG of two": (frames("PNG"), [[255, 0, 0]] * 4, [pictures.FIRST], 2),
+    "WebP of two": (frames("WEBP", lossless=True), [[255, 0, 0]] * 4, [pictures.FIRST], 2),
+    "TIFF of two": (frames("TIFF"), [[255, 0, 0]] * 4, [pictures.FIRST, PNG], 2),
+    "MPO of two": (frames("MPO"), [[255, 0, 0]] * 4, [], 2),
+}  # fmt: skip
 
 
-@pytest.mark.parametrize("colours", [0, 2, 4, 6], ids=["grey", "RGB", "grey and alpha", "RGBA"])
-def test_sixteen_bits(colours):
-    channels = {0: 1, 2: 3, 4: 1, 6: 3}[colours]
-    pixels = np.dstack([DEEP] * channels + [np.full_like(DEEP, 65535)] * (colours > 2))
-    reading = decode_raw(png(pixels.astype(">u2"), 16, colours), HERE)
-    assert reading.pixels.tolist() == [[[value] * 3 for value in UPPER]]
-    assert (reading.done, reading.doubts, reading.plain) == ((pictures.DEEP,), (), False)
-    if colours < 4:  # OpenCV writes TIFF of grey and of colours
-        content = cv2.imencode(".tif", pixels)[1].tobytes()
-        assert decode_raw(content, HERE).pixels.tolist() == reading.pixels.tolist()
-
-
-def test_transparent_sixteen_bits():
-    pixels = np.array([[[0, 0, 0, 65535], [0, 0, 0, 0], [0, 0, 0, 0x8000]]], ">u2")
-    assert decode_raw(png(pixels, 16, 6), HERE).pixels[0, :, 0].tolist() == [0, 255, 127]
-    grey = np.array([[256, 257, 512]], ">u2")  # of one upper byte, one of the two is transparent
-    assert decode_raw(png(grey, 16, 0, (b"tRNS", b"\1\1")), HERE).pixels[0, :, 0].tolist() == [1, 255, 2]
-    colour = np.dstack([grey] * 3).astype(">u2")
-    assert decode_raw(png(colour, 16, 2, (b"tRNS", b"\1\1" * 3)), HERE).pixels[0, :, 0].tolist() == [1, 255, 2]
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_is_read_to_what_a_person_sees(kind):
+    content, row, done, off = KINDS[kind]
+    reading = decode_raw(content, HERE)
+    expected = np.array([[one] * 3 if isinstance(one, int) else one for one in row])
+    assert np.abs(reading.pixels[0].astype(int) - expected).max() <= off
+    assert (reading.done, reading.plain) == (tuple(done), done == [])
+    if WHITE in done and DEPTH not in done:
+        assert np.array_equal(upright_pixels(Image.open(io.BytesIO(content))), reading.pixels)
 
 
 @pytest.mark.parametrize(("last", "doubts"), [(1000, 1), (8191, 1), (8192, 0), (65535, 0)])
@@ -176,41 +197,6 @@ def test_sixteen_bits_of_low_values_are_doubted(last, doubts):
     for content in (encoded(Image.fromarray(np.array([[0, last]], np.uint16))),
                     cv2.imencode(".tif", np.array([[[0] * 3, [last] * 3]], np.uint16))[1].tobytes()):  # fmt: skip
         assert decode_raw(content, HERE).doubts == (pictures.DARK,) * doubts
-
-
-def test_few_bits():
-    bits = decode_raw(encoded(Image.fromarray(np.array([[True, False]]))), HERE)
-    assert (bits.pixels.tolist(), bits.plain) == ([[[255] * 3, [0] * 3]], True)
-    content = png_of_width(png(np.array([[0b00011011]], np.uint8), 2, 0), 4)
-    assert decode_raw(content, HERE).pixels[0, :, 0].tolist() == [0, 85, 170, 255]
-
-
-def png_of_width(content, width):
-    """Return a PNG whose header says another width."""
-    header = b"IHDR" + struct.pack(">I", width) + content[20:29]
-    return content[:12] + header + struct.pack(">I", zlib.crc32(header)) + content[33:]
-
-
-def test_cmyk():
-    # no ink, all black, cyan: 255 (1 - ink) (1 - black)
-    inks = np.array([[[0, 0, 0, 0], [0, 0, 0, 255], [255, 0, 0, 0]]], np.uint8)
-    image = Image.fromarray(np.repeat(inks, 16, axis=1).repeat(16, axis=0), "CMYK")
-    for form, options in (("JPEG", {"quality": 100, "subsampling": 0}), ("TIFF", {})):
-        reading = decode_raw(encoded(image, form, **options), HERE)
-        found = reading.pixels[8, 8::16].astype(int)
-        assert np.abs(found - [[255] * 3, [0] * 3, [0, 255, 255]]).max() <= 4
-        assert pictures.CONVERTED in reading.done
-        assert not reading.plain
-
-
-def test_of_several_frames_the_first_counts():
-    frames = [Image.new("RGB", (4, 3), colour) for colour in ((255, 0, 0), (0, 0, 255))]
-    for form in ("GIF", "PNG", "WEBP", "TIFF", "MPO"):
-        options = {"lossless": True} if form == "WEBP" else {}
-        reading = decode_raw(encoded(frames[0], form, save_all=True, append_images=frames[1:], **options), HERE)
-        assert np.abs(reading.pixels.astype(int) - [255, 0, 0]).max() <= 2
-        assert (pictures.FIRST in reading.done, reading.plain) == (form != "MPO", form == "MPO")
-        assert reading.doubts == ((pictures.CONSTANT,) if form != "MPO" else reading.doubts)
 
 
 @pytest.mark.parametrize("form", ["JPEG", "PNG", "WEBP", "BMP"])

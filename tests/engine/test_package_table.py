@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 import toy
-from pydantic import ValidationError
 from torch import Tensor, nn
 
 from figura.base.errors import UserError
@@ -103,19 +102,14 @@ SPAN = {"num_in_ch": 3, "num_out_ch": 3, "upscale": 1, "feature_channels": 8}
 NETWORKS: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
     (f"{SMP}.Unet", RESNET, {}, WORKS),
     (f"{SMP}.create_model", {"arch": "fpn"} | RESNET, {}, WORKS),
-    (f"{SMP}.create_model", {"arch": "unett"} | RESNET, {}, "KeyError: \"Wrong architecture type `unett`. Available"),
-    (f"{SMP}.Unet", RESNET | {"clases": 3}, {}, "unknown argument of Unet 'clases' (did you mean 'classes'?)"),
     (
         "diffusers.UNet2DModel", SMALL_UNET,
         {"inputs": {"sample": "x"}, "outputs": {"sample": "image"}, "args": {"timestep": 1}}, WORKS,
     ),
     ("spandrel.architectures.SPAN.SPAN", SPAN, {}, WORKS),
     ("spandrel.architectures.Compact.Compact", {"num_feat": 8, "num_conv": 2, "upscale": 1}, {}, WORKS),
-    ("spandrel.architectures.Compact.SRVGGNetCompact", {}, {}, "(did you mean 'spandrel.architectures.Compact.C"),
     ("spandrel.ModelLoader", {}, {}, "'spandrel.ModelLoader' is no network (it is no Module)"),
-    ("timm.create_model", {"model_name": "resnet180"}, {}, "timm.create_model: Unknown model (resnet180)"),
     ("timm.create_model", {"model_name": "resnet10t", "num_clases": 3}, {}, "unexpected keyword argument 'num_clases'"),
-    ("timm.models.resnet10t", {}, {"inputs": {"y": "x"}}, "unknown input of resnet10t 'y'"),
 ]  # fmt: skip
 
 
@@ -156,11 +150,9 @@ LOSSES: list[tuple[str, dict[str, Any], dict[str, str], str, str]] = [  # in one
     ("kornia.losses.PSNRLoss", {"max_val": 1.0}, {"image": "image", "target": "y"}, WORKS, NO_MEAN),
     ("piq.SSIMLoss", {}, XY, WORKS, WORKS),
     ("piq.MultiScaleSSIMLoss", {"kernel_size": 3}, XY, WORKS, WORKS),
-    ("piq.MultiScaleSSIMLoss", {}, XY, *["Invalid size of the input images, expected at least 161x161"] * 2),
     ("piq.MDSILoss", {}, XY, WORKS, WORKS),
     ("piq.GMSDLoss", {}, XY, WORKS, WORKS),
     ("piq.ssim", {}, XY, *["a function counts if it is annotated to return a torch.Tensor"] * 2),
-    ("piq.MDSILoss", {"data_range": 0.5}, XY, *["Expected values to be lower or equal to 0.5"] * 2),
     ("lpips.LPIPS", {"pnet_rand": True, "verbose": False}, {"in0": "image", "in1": "y"}, WORKS, WORKS),
     (f"{SMP}.losses.DiceLoss", DICE, {"y_pred": "image", "y_true": "y"}, WORKS, NO_MEAN),
     ("torchmetrics.functional.image.total_variation", {"reduction": "mean"}, {"img": "image"}, WORKS, WORKS),
@@ -183,7 +175,6 @@ SCORES = [
     ("torchmetrics.image.PeakSignalNoiseRatio", {"data_range": 1.0}, WORKS),
     ("torchmetrics.image.StructuralSimilarityIndexMeasure", {"data_range": 1.0}, WORKS),
     ("torchmetrics.MeanAbsoluteError", {}, WORKS),
-    ("torchmetrics.image.MultiScaleStructuralSimilarityIndexMeasure", {"data_range": 1.0}, "must be larger than 160"),
     ("torchmetrics.PearsonCorrCoef", {}, "Expected both predictions and target to be"),
 ]
 
@@ -212,8 +203,6 @@ TRANSFORMS: list[tuple[str, str, dict[str, Any], str]] = [
     ("both", "OneOf", {"transforms": []}, "'albumentations.OneOf' is no transform"),
     ("input", "GaussNoise", {"p": 1.0}, WORKS),
     ("input", "ImageCompression", {"p": 1.0}, WORKS),
-    ("input", "HorizontalFlip", {}, "is no transform of one image (it is no ImageOnlyTransform)"),
-    ("input", "GaussNoise", {"p": 2.0}, "Input should be less than or equal to 1"),
 ]
 
 
@@ -231,7 +220,7 @@ def test_transforms(section, name, arguments, said):
         return augment(x, labels, given, (32, 32), np.random.default_rng(seed), ("y",))
 
     if said != WORKS:
-        with pytest.raises((UserError, ValidationError), match=re.escape(said)):
+        with pytest.raises(UserError, match=re.escape(said)):
             made(3)
         return
     np.testing.assert_array_equal(made(3), made(3))

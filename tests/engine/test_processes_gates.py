@@ -9,6 +9,7 @@ import torch
 import toy
 from accelerate import Accelerator
 from safetensors.torch import load_file
+from trainings import history
 from two_processes import run_in_two
 
 from figura.training.trainer import Trainer
@@ -53,7 +54,10 @@ SHARED = test_gates.QUIET | STEADY | {  # the second step goes back through a fo
     "train.accumulation": 2,
     "evaluate.modes.plain": test_gates.HEADS["evaluate.modes.plain"],
 }  # fmt: skip
-RECIPES = {"gated": GATED, "mixed": MIXED, "left out": LEFT_OUT, "shared": SHARED}
+LIMITED = test_gates.QUIET | STEADY | {
+    "networks.painter.dropout": 0.0, "train.evaluate_limit": 4, "data.validation.ramps.length": 10,
+}  # fmt: skip
+RECIPES = {"gated": GATED, "mixed": MIXED, "left out": LEFT_OUT, "shared": SHARED, "limited": LIMITED}
 
 
 def train_all(folder):
@@ -82,3 +86,5 @@ def test_two_ranks_give_the_same_weights_as_one(name, two, run):
     for row, other in zip(ours[1:], theirs[1:], strict=True):
         assert row.split(",")[:2] == other.split(",")[:2]
         assert float(row.split(",")[2]) == pytest.approx(float(other.split(",")[2]), rel=1e-4)
+    for row, other in zip(history(run, "validation"), history(two / name, "validation"), strict=True):
+        assert row == pytest.approx(other, rel=1e-4)

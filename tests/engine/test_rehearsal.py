@@ -50,28 +50,40 @@ def slow(name: str) -> Any:
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory) -> Path:
-    """Tiny recipes and their prepared data, drawn; people stand beside the pictures as if found in them."""
+    """Tiny recipes, and prepared pairs, drawn."""
     folder = tmp_path_factory.mktemp("rehearsal")
     changes = tiny() | {FILES["detection"]: tiny()[FILES["pose"]]}
     for file in ("data/params.yaml", *FILES.values()):
         (folder / file).parent.mkdir(parents=True, exist_ok=True)
         (folder / file).write_text(to_yaml(toy.changed(changes[file], read_yaml(ROOT / file))))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        leave_out_plots(patch)
-        for name in ("people", "pairs"):
-            prepare.main([name])
-    people = folder / "data/prepared/people"
+    prepared(folder, "pairs")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def people(project) -> None:
+    """Prepared people, drawn; they stand beside the pictures as if found in them."""
+    prepared(project, "people")
+    people = project / "data/prepared/people"
     content = json.loads((people / "validation.json").read_text())
     for image in content["images"]:
         records = [one for one in content["annotations"] if one["category_id"] == 1 and not one["iscrowd"]]
         found = [one | {"score": 1.0} for one in records if one["image_id"] == image["id"]]
         (people / "images" / image["file_name"]).with_suffix(".people.json").write_text(json.dumps(found))
-    return folder
+
+
+def prepared(folder: Path, name: str) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        leave_out_plots(patch)
+        prepare.main([name])
 
 
 @pytest.fixture
-def gpu(project, monkeypatch):
+def gpu(project, name, request, monkeypatch):
+    """A pretended GPU, in the project with what the recipe `name` needs."""
+    if name != "pix2pix":
+        request.getfixturevalue("people")
     monkeypatch.chdir(project)
     with pretended_gpu() as gpu:
         yield gpu
@@ -118,7 +130,7 @@ def test_half_precision_waits_for_nothing_else(name, precision, gpu, tmp_path):
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU, or not FIGURA_TEST_GPU=1")
 @pytest.mark.parametrize("name", FILES)
-def test_a_real_gpu_waits_where_the_pretended_one_does(name, project, monkeypatch):
+def test_a_real_gpu_waits_where_the_pretended_one_does(name, project, people, monkeypatch):
     monkeypatch.chdir(project)
     told = PretendedGPU()  # for its list alone
     with warnings.catch_warnings():

@@ -138,6 +138,8 @@ DRAWS = {
     "dropout of maps": lambda n: torch.nn.Dropout2d(0.5)(torch.ones(n, 4, 6, 6)),
     "dropout of VUNet": lambda n: dropout(torch.ones(n, 3, 5, 7), 0.25, True),  # 105 elements: not a multiple of 4
     "channels last": lambda n: torch.randn_like(torch.empty(n, 4, 6, 6).to(memory_format=torch.channels_last)),
+    # a discriminator that judges real and fake in one call: 2 n instances, of which the first n are real
+    "both halves": lambda n: torch.randn(2 * n, 3).unflatten(0, (2, n)).transpose(0, 1),
     "one after another": lambda n: torch.cat([torch.randn(n, 3), torch.rand(n, 2), torch.randn(n, 1)], dim=1),
 }  # fmt: skip
 
@@ -158,15 +160,6 @@ def test_dropout_keeps_the_mean_and_passes_gradients_through_its_mask():
     assert y.mean().item() == pytest.approx(1.0, abs=0.02)  # 4 standard errors are 0.014
 
 
-def test_joined_batches_share_each_half():
-    """A discriminator that judges real and fake in one call: 2 n instances, of which the first n are real."""
-
-    def judged(own):
-        return torch.randn(2 * own, 3).unflatten(0, (2, own)).transpose(0, 1)
-
-    torch.testing.assert_close(joined(judged, 2), alone(judged), rtol=0, atol=0)
-
-
 def test_what_is_no_batch_is_drawn_once_for_all():
     draws = []
     for process in range(2):
@@ -174,11 +167,6 @@ def test_what_is_no_batch_is_drawn_once_for_all():
             draws.append((torch.rand(3), torch.rand(()), torch.randint(100, (1,))))
     for first, second in zip(*draws, strict=True):
         assert torch.equal(first, second)
-
-
-def test_instances_of_different_processes_differ():
-    shares = joined(lambda n: torch.randn(n, 50), 2)
-    assert len({tuple(row) for row in shares.tolist()}) == WHOLE
 
 
 def test_a_generator_of_ones_own_is_left_alone():

@@ -3,7 +3,6 @@
 import math
 import os
 import resource
-import shutil
 
 import pytest
 import torch
@@ -69,14 +68,6 @@ def test_the_latest_state_and_the_one_before_it_stay(tmp_path):
     assert points.inspect()[0] is None
 
 
-def test_what_made_a_state_otherwise_is_named(tmp_path):
-    saved(tmp_path, code="1", data="d")
-    assert ResumePoints(tmp_path, {"recipe": "r", "code": "1", "data": "d"}).inspect()[0].differs == ()
-    assert ResumePoints(tmp_path, {"recipe": "s", "code": "2", "data": "d"}).inspect()[0].differs == ("recipe", "code")
-    more = ResumePoints(tmp_path, {"recipe": "r", "code": "1", "data": "d", "extra": "x"})
-    assert more.inspect()[0].differs == ("extra",)
-
-
 def test_files_of_code_that_made_a_state_otherwise_are_named(tmp_path):
     saved(tmp_path, data="d", code='{"a.py": "1", "b.py": "1", "gone.py": "1"}')
     now = ResumePoints(tmp_path, {"recipe": "r", "code": '{"a.py": "2", "b.py": "1", "new.py": "1"}', "data": "d"})
@@ -94,20 +85,6 @@ def test_a_second_refusal_of_the_same_iteration_overwrites_nothing(tmp_path):
     assert [refused._read(place).state() for place in places] == [
         {"text": text} for text in ("first", "second", "third")
     ]
-
-
-def test_the_furthest_state_of_all_is_taken_where_any_is_welcome(tmp_path):
-    points = saved(tmp_path / "resume", 9, code="old")
-    points.set_aside(points.inspect()[0].folder)
-    young = saved(tmp_path / "resume", 3)
-    assert young.inspect()[0].iteration == 3
-    far = young.inspect(anyway=True)[0]
-    assert (far.iteration, far.differs) == (9, ("code",))
-    young.save(12, {"n": 12})
-    assert young.inspect(anyway=True)[0].iteration == 12
-    shutil.rmtree(tmp_path / "resume")
-    assert young.inspect()[0] is None
-    assert young.inspect(anyway=True)[0].iteration == 9
 
 
 def test_clearing_leaves_states_that_nobody_went_on_from(tmp_path):
