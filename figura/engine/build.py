@@ -71,9 +71,17 @@ def build_networks(recipe: Recipe) -> dict[str, nn.Module]:
     return networks
 
 
-def build_losses(recipe: Recipe, step: str, device: torch.device) -> dict[str, WeightedLoss]:
-    """Construct the losses that belong to a step, by name."""
-    partial, losses = partial_names(recipe), {}
+def build_losses(
+    recipe: Recipe, step: str, device: torch.device, needs: Mapping[str, frozenset[str]] | None = None
+) -> dict[str, WeightedLoss]:
+    """Construct the losses that belong to a step, by name.
+
+    `needs` are the names that only some datasets provide and that a name depends on, by name; by default, those names
+    themselves.
+    """
+    losses = {}
+    if needs is None:
+        needs = {name: frozenset({name}) for name in partial_names(recipe)}
     for name, entry in recipe.losses.items():
         if recipe.loss_step(name) == step:
             seed_here(recipe.seed, "loss", name)  # as for networks
@@ -82,10 +90,14 @@ def build_losses(recipe: Recipe, step: str, device: torch.device) -> dict[str, W
                 inputs=entry.inputs,
                 weight=entry.weight,
                 schedule=_schedule(entry.schedule, f"losses.{name}.schedule"),
-                partial=frozenset(entry.inputs.values()) & partial,
+                partial=_needed(entry.inputs.values(), needs),
                 gate=entry.gate,
             )
     return losses
+
+
+def _needed(names: Iterable[str], needs: Mapping[str, frozenset[str]]) -> frozenset[str]:
+    return frozenset[str]().union(*(needs.get(name, ()) for name in names))
 
 
 def _schedule(entry: Declaration | None, key: str) -> Schedule:
@@ -120,24 +132,28 @@ def parameter_groups(networks: dict[str, nn.Module], groups: dict[str, Group]) -
 
 def build_steps(recipe: Recipe, networks: dict[str, nn.Module], accelerator: Accelerator) -> dict[str, Step]:
     """Construct the steps with their optimizers, by name; `networks` are the prepared ones."""
-    steps = {}
+    steps, needs = {}, {name: frozenset({name}) for name in partial_names(recipe)}
     ranks = dist.new_group(timeout=PATIENCE) if accelerator.num_processes > 1 else None
     for name, entry in recipe.steps.items():
         trains = {network: networks[network] for network in entry.trains}
         optimizer = build(entry.optimizer, OPTIMIZER, f"steps.{name}.optimizer", recipe.path,
             params=parameter_groups(trains, entry.groups),
         )  # fmt: skip
+        injectors = {key: _gated(recipe, name, key) for key in entry.injectors}
+        partial = _needed((read for one in injectors.values() for read in one.injector.reads), needs)
+        for added in (added for one in injectors.values() for added in one.injector.adds):
+            needs[added] = needs.get(added, frozenset()) | partial
         steps[name] = Step(
             trains=trains,
-            injectors={key: _gated(recipe, name, key) for key in entry.injectors},
-            losses=build_losses(recipe, name, accelerator.device),
+            injectors=injectors,
+            losses=build_losses(recipe, name, accelerator.device, needs),
             optimizer=optimizer,
             lr_schedule=_schedule(entry.lr_schedule, f"steps.{name}.lr_schedule"),
             clip=entry.clip,
             clip_value=entry.clip_value,
             detach=entry.detach,
             gate=entry.gate,
-            requires=entry.requires,
+            partial=partial,
             scaler=gradient_scaler(accelerator),
             compiled=recipe.train.compile,
         )

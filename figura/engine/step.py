@@ -2,7 +2,7 @@
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -55,7 +55,8 @@ def _now() -> float:
 class WeightedLoss:
     """A loss, the names it reads, and its weight as a function of the step.
 
-    `partial` holds the inputs that only some datasets of a mixture provide: if one is missing, the loss is skipped.
+    `partial` holds what the inputs need of a batch and only some datasets of a mixture provide: if a name is missing,
+    the loss is skipped.
     """
 
     loss: Loss
@@ -111,19 +112,20 @@ class Step:
 
     A loss whose scheduled weight happens to be 0 is still computed and keeps its graph: the set of parameters with a
     gradient stays the same throughout a run. `scaler` scales the gradients of this step only, so an overflow here does
-    not affect other steps. `compiled`: whether the networks are compiled (`drop_zeros`).
+    not affect other steps. `compiled`: whether the networks are compiled (`drop_zeros`). `partial`: what the injectors
+    need of a batch and only some datasets provide; the step is skipped for a batch without it.
     """
 
     def __init__(
         self, *, trains: dict[str, nn.Module], injectors: Mapping[str, GatedInjector], losses: dict[str, WeightedLoss],
         optimizer: torch.optim.Optimizer, lr_schedule: Schedule, clip: float | None, clip_value: float | None = None,
-        detach: Sequence[str], gate: Gate, requires: Sequence[str] = (), scaler: GradScaler | None = None,
+        detach: Sequence[str], gate: Gate, partial: Collection[str] = (), scaler: GradScaler | None = None,
         compiled: bool = False,
     ) -> None:  # fmt: skip
         self.compiled = compiled
         self.average: GradientAverage | None = None  # averages `parameters` over ranks, if there are several
         self.trains, self.injectors, self.optimizer, self.scaler = trains, injectors, optimizer, scaler
-        self.gate, self.requires = gate, list(requires)
+        self.gate, self.partial = gate, frozenset(partial)
         self.declared = list(losses)
         self.losses = {name: loss for name, loss in losses.items() if loss.weight != 0}
         self.lr_schedule, self.clip, self.clip_value, self.detach = lr_schedule, clip, clip_value, list(detach)
@@ -132,9 +134,9 @@ class Step:
         self.parameters = [parameter for own in self.own.values() for parameter in own]
 
     def runs(self, state: Mapping[str, Any], iteration: int, training: bool) -> bool:
-        """Whether the gate is open and the state has every name in `requires`."""
+        """Whether the gate is open and the state has every name in `partial`."""
         active = self.gate.open(iteration) if training else self.gate.within(iteration)
-        return active and all(name in state for name in self.requires)
+        return active and all(name in state for name in self.partial)
 
     def update(
         self, states: Sequence[tuple[State, float]], networks: Networks, iteration: int,

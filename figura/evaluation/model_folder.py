@@ -8,8 +8,8 @@ from figura.base.errors import UserError, one_line
 from figura.base.files import read_json
 from figura.base.yaml12 import read_yaml
 
-EARLIER = ("find_batch_size", "frozen", "freeze_batch_norm", "rate_scaling", "rollback")
-"""Keys of networks and of `train` in recipes of earlier versions."""
+EARLIER = ("find_batch_size", "frozen", "freeze_batch_norm", "rate_scaling", "requires", "rollback")
+"""Keys of networks, steps and `train` in recipes of earlier versions."""
 
 
 def model_folder(run: Path) -> Path:
@@ -40,8 +40,8 @@ def model_recipe(model: Path) -> dict[str, Any]:
     Keys of training that earlier versions had do not matter to a trained network, and are dropped.
     """
     content = read_yaml(model / "recipe.yaml")
-    entries = content.get("networks")
-    for section in (content.get("train"), *(entries.values() if isinstance(entries, dict) else ())):
+    maps = [one for one in (content.get("networks"), content.get("steps")) if isinstance(one, dict)]
+    for section in (content.get("train"), *(entry for entries in maps for entry in entries.values())):
         if isinstance(section, dict):
             for key in EARLIER:
                 section.pop(key, None)

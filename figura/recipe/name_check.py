@@ -14,11 +14,10 @@ Injectors = Mapping[str, Mapping[str, Injector]]
 
 @dataclass(frozen=True)
 class Place:
-    """Where names are read or added: its key, its gates, the `requires` and the `accumulation` of its step."""
+    """Where names are read or added: its key, its gates, and the `accumulation` of its step."""
 
     key: str
     when: When
-    requires: frozenset[str]
     parts: int
 
 
@@ -96,80 +95,59 @@ class _Pass:
     ) -> None:
         self.check, self.recipe, self.injectors, self.provided = check, recipe, injectors, provided
         self.training = training
+        self.batch = set[str]().union(*provided)  # a step or loss is skipped for a batch that lacks one of these
         self.makers: dict[str, list[Place]] = {}
 
     def all_names(self) -> set[str]:
         """Return the names that exist in at least some iterations; of the batch, those that all datasets provide."""
-        return self._of_batch(frozenset()) | self.makers.keys()
+        return set[str].intersection(*self.provided or [set()]) | self.makers.keys()
 
     def follow(self, losses: Iterable[str]) -> None:
         """Check every reader of every step."""
         for name, step in self.recipe.steps.items():
-            key, requires = f"steps.{name}", frozenset(step.requires)
+            key, gate = f"steps.{name}", self._gate(step.gate)
             parts = self.recipe.parts(name) if self.training else 1
-            gate = self._gate(step.gate)
-            for wanted in requires:
-                if not any(wanted in names for names in self.provided):
-                    made = any(maker.parts == parts for maker in self.makers.get(wanted, ()))
-                    self.check.known([wanted], [wanted] if made else self.all_names(), f"{key}.requires")
-            self._read(step.detach, Place(f"{key}.detach", (gate,), requires, parts))
+            self._read(step.detach, Place(f"{key}.detach", (gate,), parts))
             for injector_name, injector in self.injectors.get(name, {}).items():
                 entry = step.injectors[injector_name]
                 if entry.only != ("evaluation" if self.training else "training"):
                     when = (gate, self._gate(entry.gate))
-                    place = Place(f"{key}.injectors.{injector_name}", when, requires, parts)
+                    place = Place(f"{key}.injectors.{injector_name}", when, parts)
                     self._read(injector.reads, place)
                     self._add(injector.adds, place)
             for loss in (loss for loss in losses if self.recipe.loss_step(loss) == name):
                 declared = self.recipe.losses[loss]
                 when = (gate, self._gate(declared.gate))
                 for role, wanted in declared.inputs.items():
-                    # a batch that lacks an input skips the loss
-                    if not any(wanted in names for names in self.provided):
-                        self._read([wanted], Place(f"losses.{loss}.inputs.{role}", when, requires, parts))
+                    self._read([wanted], Place(f"losses.{loss}.inputs.{role}", when, parts))
 
     def _gate(self, gate: Gate) -> Gate:
         return gate if self.training else Gate(1, gate.after, gate.before)
 
-    def _of_batch(self, requires: frozenset[str]) -> set[str]:
-        """Return the names that every dataset with the required names provides."""
-        some = set[str]().union(*self.provided)
-        chosen = [names for names in self.provided if requires & some <= names]
-        return set[str].intersection(*chosen) if chosen else set()
-
     def _add(self, names: Iterable[str], adder: Place) -> None:
-        some = set[str]().union(*self.provided)
         for name in names:
             others = self.makers.setdefault(name, [])
-            if name in some or any(m.parts == adder.parts and can_run((*m.when, *adder.when)) for m in others):
+            if name in self.batch or any(m.parts == adder.parts and can_run((*m.when, *adder.when)) for m in others):
                 self.check.report_duplicate([name], adder.key)
             others.append(adder)
 
     def _read(self, wanted: Iterable[str], reader: Place) -> None:
-        batch = self._of_batch(reader.requires)
-        available = batch | reader.requires
         for name in wanted:
-            makers = [m for m in self.makers.get(name, []) if m.parts == reader.parts and m.requires <= available]
-            if name in available or covers_every_iteration(reader.when, [maker.when for maker in makers]):
+            makers = [maker for maker in self.makers.get(name, []) if maker.parts == reader.parts]
+            if name in self.batch or covers_every_iteration(reader.when, [maker.when for maker in makers]):
                 continue
-            self.check.report(reader.key, name, self._why(name, reader, makers), batch | self.makers.keys())
+            self.check.report(reader.key, name, self._why(name, reader, makers), self.batch | self.makers.keys())
 
     def _why(self, name: str, reader: Place, makers: Sequence[Place]) -> str | None:
         """Return why a name is missing in some or all iterations; None if nothing ever adds it."""
-        if any(name in names for names in self.provided):
-            return f"{name!r} comes from some datasets only; a step that reads it says `requires: [{name}]`"
         if makers:
             adds = "; ".join(f"{maker.key} adds it {describe(maker.when)}" for maker in makers)
             return f"{name!r} is not there in every iteration in which this runs ({describe(reader.when)}): {adds}"
         if others := self.makers.get(name):
-            first = others[0]
-            if first.parts != reader.parts:
-                return (
-                    f"{name!r} is made by {first.key} in {first.parts} parts of a batch, this goes in {reader.parts}: "
-                    "names are shared by steps of the same accumulation"
-                )
-            lacking = ", ".join(sorted(first.requires - reader.requires))
-            return f"{name!r} is made by {first.key}, whose step requires {lacking}; this one does not"
+            return (
+                f"{name!r} is made by {others[0].key} in {others[0].parts} parts of a batch, this goes in "
+                f"{reader.parts}: names are shared by steps of the same accumulation"
+            )
         elsewhere = [
             f"steps.{step}.injectors.{place} is for {self.recipe.steps[step].injectors[place].only} only"
             for step, made in self.injectors.items()

@@ -109,6 +109,7 @@ HINTS: dict[str, dict[str, str]] = {
         "frozen": (
             "`callbacks: {frozen: {type: figura.callbacks.Freeze, network: NAME, until: 1000, modules: [base_net]}}`"
         ),
+        "requires": "no setting, a step is left out for batches that lack a name that its injectors read",
         "rate_scaling": "multiply `lr` of each `optimizer` yourself",
         "rollback recover": "`train.max_nonfinite`, then a lower rate and `FIGURA_RESUME_ANYWAY=1 dvc repro`",
         "elastic optical_distortion coarse_dropout motion_blur gamma": (

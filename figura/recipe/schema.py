@@ -135,8 +135,8 @@ class Group(Section):
 class StepEntry(Gated):
     """One optimization: injectors in their order, the losses that name the step, one backward, one update.
 
-    The step is skipped for batches that lack any name in `requires` (mixtures of datasets). Tensors named in `detach`
-    carry no gradient into it. `accumulation` is the number of parts that its batch is cut into (default:
+    The step is skipped for batches that lack a name that its injectors read (mixtures of datasets). Tensors named in
+    `detach` carry no gradient into it. `accumulation` is the number of parts that its batch is cut into (default:
     `train.accumulation`); steps share the names they add only if they have the same number of parts. `clip_value`
     limits the absolute value of each element of the gradient; after that, `clip` limits the 2-norm of the whole
     gradient. `groups` set other optimizer options for parameters whose name (`network.layer.weight`) matches a pattern;
@@ -151,7 +151,6 @@ class StepEntry(Gated):
     clip_value: Positive | None = None
     groups: dict[Name, Group] = {}
     detach: list[Name] = []
-    requires: list[Name] = []
     accumulation: Count | None = None
 
 

@@ -1,4 +1,4 @@
-"""When things run: gates of losses and injectors, what a step requires, and who may then read which name."""
+"""When things run: gates of losses and injectors, names that a batch lacks, and who may then read which name."""
 
 from typing import ClassVar
 
@@ -10,7 +10,6 @@ from test_mixtures import MIXED
 from torch import nn
 from trainings import QUIET, Recording, history, trained
 
-from figura.base.errors import UserError
 from figura.interfaces import Loss
 from figura.recipe.gates import Gate, can_run, covers_every_iteration
 from figura.training.trainer import Trainer
@@ -124,41 +123,24 @@ def test_training_and_validation_have_injectors_of_their_own(run):
         assert torch.equal(a, b)  # training was the same
 
 
-REQUIRES = MIXED | {
-    "train.ema": None,
-    "steps.painter.requires": ["y"],
-    "steps.painter.injectors": {
-        "paint": FORWARD,
-        "spare": {**FORWARD, "inputs": {"x": "y"}, "outputs": {"image": "again"}},  # reads what some datasets lack
-    },
-}
-
-
-def test_a_step_is_left_out_where_a_batch_lacks_what_it_requires(run):
-    changes = {key: value for key, value in REQUIRES.items() if key != "losses.other"}
-    trainer = trained(run, changes)
-    assert trainer.loss_log.history("distance")["step"].tolist() == [t for t in range(1, 16) if t % 3 != 2]
+def test_a_step_and_those_that_read_its_names_are_left_out_where_a_batch_lacks_what_they_read(run):
+    """Of the datasets, only one has y, which one injector of the first step reads."""
+    content = toy.changed({key: value for key, value in MIXED.items() if key != "losses.other"} | {"train.ema": None})
+    content["networks"]["second"] = {"type": "toy.Painter"}
+    late = {"late": {**FORWARD, "network": "second", "inputs": {"x": "image"}, "outputs": {"image": "late"}}}
+    spare = {"spare": {**FORWARD, "inputs": {"x": "y"}, "outputs": {"image": "again"}}}
+    content["steps"]["painter"]["injectors"] = {"paint": FORWARD, **spare}
+    content["steps"]["second"] = content["steps"]["painter"] | {"trains": ["second"], "injectors": late}
+    of_late = {"image": "late", "target": "x"}
+    losses = content["losses"]
+    losses["second"] = losses["distance"] | {"inputs": of_late, "step": "second"}
+    losses["distance"]["step"] = losses["square"]["step"] = "painter"
+    trainer = trained(run, content=content)
+    for loss in ("distance", "second"):
+        assert trainer.loss_log.history(loss)["step"].tolist() == [t for t in range(1, 16) if t % 3 != 2]
     one = {"x": torch.rand(4, 1, 4, 4), "other": torch.ones(4, 1, 4, 4)}
     assert trainer.train_op(one) == {}
     assert trainer.eval_op(one) == {}
-
-
-def test_names_of_a_step_that_requires_are_for_steps_that_require_as_much():
-    content = toy.changed({key: value for key, value in REQUIRES.items() if key != "losses.other"})
-    content["networks"]["second"] = {"type": "toy.Painter"}
-    content["losses"]["distance"]["step"] = content["losses"]["square"]["step"] = "painter"
-    content["losses"]["second"] = {
-        **content["losses"]["distance"],
-        "inputs": {"image": "late", "target": "y"},
-        "step": "second",
-    }
-    content["steps"]["second"] = {
-        "trains": ["second"], "optimizer": content["steps"]["painter"]["optimizer"], "requires": ["y"],
-        "injectors": {"late": {**FORWARD, "network": "second", "inputs": {"x": "image"}, "outputs": {"image": "late"}}},
-    }  # fmt: skip
-    toy.checked(content=content)
-    with pytest.raises(UserError, match=r"'image' is made by .*paint, whose step requires y; this one does not$"):
-        toy.checked({"steps.second.requires": []}, content)
 
 
 def test_a_name_may_be_made_in_turns(run):

@@ -8,28 +8,10 @@ import toy
 from loading import modules_loaded_by
 
 from figura.base.error_collector import ErrorCollector
-from figura.base.errors import UserError
 from figura.base.yaml12 import read_yaml
 from figura.recipe.load import check_recipe
 from figura.recipe.resolved import resolved
 from figura.recipe.types import LOSS, NETWORK, find_type
-
-PAINT = "steps.painter.injectors.paint"
-
-
-def faults(changes, content=None):
-    with pytest.raises(UserError) as caught:
-        check_recipe(toy.changed(changes, content), Path("params.yaml"))
-    return str(caught.value).splitlines()
-
-
-def test_mixed_datasets_provide_what_all_of_them_provide():
-    named = {"type": "toy.Named", "length": 8}
-    content = toy.changed({f"{PAINT}.inputs": {"x": "word"}})
-    both = {"ramps": toy.recipe()["data"]["train"]["ramps"], "named": named}
-    (line, *_) = faults({"data.train": both, "data.validation": {"named": named}}, content)
-    assert "'word' comes from some datasets only; a step that reads it says `requires: [word]`" in line
-    toy.checked({"data.train": {"named": named}, "data.validation": {"named": named}}, content)
 
 
 def test_resolved_is_a_recipe_again(tmp_path):

@@ -101,6 +101,7 @@ def test_the_recipe_of_a_model_of_an_earlier_version_is_read(tmp_path):
     recipe = toy.checked()
     content = parse_yaml(resolved(recipe), "recipe")
     content["networks"]["painter"] |= {"frozen": {"until": 3}, "freeze_batch_norm": None}
+    content["steps"]["painter"] |= {"requires": []}
     content["train"] |= {"rate_scaling": None, "rollback": {"every": 500}}
     (tmp_path / "recipe.yaml").write_text(to_yaml(content))
     read, _ = trained_content(tmp_path)

@@ -163,8 +163,6 @@ def _step_lines(step: StepEntry) -> Iterable[str]:
     options += [f"{key} {value:g}" for key in ("clip", "clip_value") if (value := getattr(step, key)) is not None]
     if step.detach:
         options.append(f"no gradient into {', '.join(step.detach)}")
-    if step.requires:
-        options.append(f"only with {', '.join(step.requires)}")
     if options:
         yield ", ".join(options)
 
