@@ -19,7 +19,6 @@ from two_processes import run_in_two
 
 from figura.base.errors import UserError
 from figura.base.yaml12 import parse_yaml
-from figura.callbacks import Freeze
 from figura.engine.build import build_callbacks
 from figura.interfaces import Callback
 from figura.recipe.dotted_keys import leaves
@@ -95,30 +94,41 @@ def new_network(content, at):
     }
 
 
-def part(content, at, draw):
-    """Return changes by which a recipe differs from iteration `at` on, and the iteration from which it really does."""
+def kinds(content, at, draw):
+    """Return, by name, changes by which a recipe differs from iteration `at` on, and from which it really does."""
     plain = [name for name, one in content["losses"].items() if one["weight"] and "schedule" not in one]
     loss, step = draw.choice(plain), draw.choice(list(content["steps"]))
     ramp = {"type": "Linear", "start": at, "end": at + draw.randrange(1, 9), "from": 1.0, "to": 0.1}
     validation = next(iter(content["data"]["validation"].values()))
-    kinds = [
-        ({f"losses.{loss}.schedule": step_at(at, draw)}, at),
-        ({f"losses.{loss}.before": at}, at),
-        ({"losses.begins": content["losses"][loss] | {"after": at}}, at),
-        ({f"steps.{step}.lr_schedule": ramp}, at + 1),  # at its start a ramp has its first value
-        ({"train.steps": STEPS + draw.randrange(1, 6)}, STEPS),
-        ({"train.steps": at}, STEPS),
-        ({"data.validation": {"other": validation | {"length": 5}}}, content["train"]["evaluate_every"]),
-    ]
+    found = {
+        "weight": ({f"losses.{loss}.schedule": step_at(at, draw)}, at),
+        "ends": ({f"losses.{loss}.before": at}, at),
+        "begins": ({"losses.begins": content["losses"][loss] | {"after": at}}, at),
+        "longer": ({"train.steps": STEPS + draw.randrange(1, 6)}, STEPS),
+        "shorter": ({"train.steps": at}, STEPS),
+        "evaluation": ({"data.validation": {"other": validation | {"length": 5}}}, content["train"]["evaluate_every"]),
+    }
+    if content["steps"][step].get("lr_schedule") is None:
+        found["rate"] = ({f"steps.{step}.lr_schedule": ramp}, at + 1)  # at its start a ramp has its first value
     if "painter" in content["networks"] and "judge" not in content["networks"]:
-        kinds.append((new_network(content, at), at))
+        found["network"] = (new_network(content, at), at)
+    if "freeze" in content.get("callbacks", {}):
+        found["freeze"] = ({"callbacks.freeze.until": at}, at)
+        found["dataset"] = ({"data.train.more.schedule": ramp}, at + 1)
     for name in painting(content["steps"][step]):
-        kinds += 2 * [({f"steps.{step}.injectors.{name}.args": {"noise": step_at(at, draw, 0.05)}}, at)]
-    return draw.choice(kinds)
+        found["args"] = ({f"steps.{step}.injectors.{name}.args": {"noise": step_at(at, draw, 0.05)}}, at)
+    return found
 
 
 def painting(step):
     return [name for name, one in step["injectors"].items() if one.get("network") == "painter"]
+
+
+def mixed():
+    """The toy recipe with a second dataset, and a layer that is frozen beyond the end."""
+    freeze = {"type": "figura.callbacks.Freeze", "network": "painter", "modules": ["last"], "until": 99}
+    more = {"type": "toy.Ramps", "length": 9, "weight": 2.0, "schedule": {"type": "Constant"}}
+    return toy.changed({"data.train.more": more, "callbacks": {"freeze": freeze}})
 
 
 def pairs():
@@ -126,26 +136,25 @@ def pairs():
 
 
 @pytest.mark.parametrize(
-    ("seed", "made", "count"),
-    [(1, toy.recipe, 8), (2, toy.gan, 8), (3, pairs, 2)],
-    ids=["toy", "adversarial", "pix2pix"],
+    ("made", "every"), [(mixed, 1), (toy.gan, 1), (pairs, 3)], ids=["toy", "adversarial", "pix2pix"]
 )
-def test_recipes_that_part_later_share_what_is_before(seed, made, count, tmp_path):
-    base, draw = made(), random.Random(seed)
+def test_recipes_that_part_later_share_what_is_before(made, every, tmp_path):
+    """Every second one parts twice."""
+    base, draw = made(), random.Random(1)
     for step in base["steps"].values():
         for name in painting(step):
             step["injectors"][name]["args"] = {"noise": {"type": "Constant", "value": 0.05}}
     assert train(tmp_path / "first", content=base) == list(range(STEPS))
-    for number in range(count):
-        content, parts = base, []
-        for _ in range(draw.randrange(1, 3)):
-            changes, at = part(content, draw.randrange(1, STEPS), draw)
-            content = toy.changed(changes, content)
-            parts.append(at)
+    for number, kind in enumerate(list(kinds(base, 1, draw))[::every]):
+        changes, at = kinds(base, draw.randrange(1, STEPS), draw).get(kind, ({}, STEPS))
+        content, parts = toy.changed(changes, base), [at]
+        if number % 2:
+            changes, at = draw.choice(list(kinds(content, draw.randrange(1, STEPS), draw).values()))
+            content, parts = toy.changed(changes, content), [*parts, at]
         end = content["train"]["steps"]
         done = train(tmp_path / f"{number}", content=content, gives=False)
         assert whole(tmp_path / f"{number}-whole", content=content) == list(range(end))
-        assert done == list(range(min(*parts, STEPS, end), end)), (parts, content)
+        assert done == list(range(min(*parts, STEPS, end), end)), (kind, parts, content)
         assert_same(tmp_path / f"{number}", tmp_path / f"{number}-whole")
 
 
@@ -167,18 +176,6 @@ def test_logs_are_those_of_a_whole_training(tmp_path):
     assert sorted(set(steps)) == [3, 6, 7, 8, 9, 10, 11, 12]  # windows of the history, then iterations
     logged = [json.loads(line) for line in (tmp_path / "b/live/log.jsonl").read_text().splitlines()]
     assert [one["step"] for one in logged if "train.total" in one] == [3, 6, 8, 12]
-
-
-def test_a_dataset_counts_by_its_weight_so_far(tmp_path):
-    def more(at, to):
-        schedule = {"type": "Linear", "start": at, "end": at + 3, "from": 0.5, "to": to}
-        return {"data.train.more": {"type": "toy.Ramps", "length": 9, "weight": 2.0, "schedule": schedule}}
-
-    train(tmp_path / "a", more(7, 3.0))
-    assert begins_at(more(2, 3.0)) == 3  # at its start a ramp has its first value
-    assert train(tmp_path / "b", more(7, 0.0)) == [8, 9, 10, 11]
-    whole(tmp_path / "c", more(7, 0.0))
-    assert_same(tmp_path / "b", tmp_path / "c")
 
 
 # nothing else is shared
@@ -457,17 +454,6 @@ def test_callbacks_share_if_they_say_what_they_depend_on(kind, says, begins, tmp
     assert train(tmp_path / "b", callback) == list(range(begins, STEPS))
     whole(tmp_path / "c", callback)
     assert_same(tmp_path / "b", tmp_path / "c")
-
-
-def test_what_is_frozen_is_shared_until_it_trains(tmp_path):
-    freeze = {"type": "figura.callbacks.Freeze", "network": "painter", "modules": ["last"]}
-    train(tmp_path / "a", {"callbacks": {"freeze": freeze | {"until": 8}}})
-    later = {"callbacks": {"freeze": freeze | {"until": 10}}}
-    assert train(tmp_path / "b", later) == list(range(8, STEPS))
-    whole(tmp_path / "c", later)
-    assert_same(tmp_path / "b", tmp_path / "c")
-    assert Freeze("painter", until=8).depends_on(7) == Freeze("painter", until=9).depends_on(7)
-    assert Freeze("painter", until=8).depends_on(9) != Freeze("painter", until=9).depends_on(9)
 
 
 def test_two_ranks_share_with_two(tmp_path):
