@@ -5,14 +5,10 @@ import random
 import re
 import subprocess
 import warnings
-from contextlib import nullcontext
 from itertools import product
 from pathlib import Path
 
 import pytest
-from dpath.exceptions import InvalidKeyName
-from dvc.dependency.param import read_param_file
-from dvc.fs import LocalFileSystem
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
@@ -225,19 +221,3 @@ def test_whatever_is_written_reads_back():
 
     for _ in range(200):
         check_written({rng.choice(["a", "b", word() or "c"]): value(0) for _ in range(3)})
-
-
-@pytest.mark.parametrize("key", ["1", "-1", "0", "true", "1.5", "~", "''"])
-def test_keys_are_refused_exactly_where_dvc_cannot_show_params(tmp_path, key):
-    """A params file of which a stage tracks a section, and another one a part of it: data/params.yaml."""
-    path = tmp_path / "p.yaml"
-    for text, fails in ((f"a: {{b: {{{key}: 1}}}}", True), (f"a: {{b: {{'k{key.strip(chr(39))}': 1}}}}", False)):
-        path.write_text(text)
-        for read_it, error in ((read_yaml, UserError), (shown_by_dvc, (AttributeError, TypeError, InvalidKeyName))):
-            with pytest.raises(error) if fails else nullcontext():
-                read_it(path)
-
-
-def shown_by_dvc(path):
-    """Read a params file as `dvc params diff` does."""
-    read_param_file(LocalFileSystem(), str(path), ["a", "a.b"])

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 import torch
 import toy
+from trainings import trained
 
 from figura.training.trainer import Trainer
 
@@ -39,8 +40,7 @@ MIXED = {
 
 
 def test_batches_by_weight_and_losses_by_what_is_there(run):
-    trainer = Trainer(toy.checked(MIXED), run)
-    trainer.fit()
+    trainer = trained(run, MIXED)
     rows = trainer.loss_log.history()
     steps = {name: rows.loc[rows["loss"] == name, "step"].tolist() for name in ("distance", "square", "other")}
     assert steps["distance"] == steps["square"]
@@ -53,8 +53,7 @@ def test_batches_by_weight_and_losses_by_what_is_there(run):
 
 
 def test_validation_means_are_over_the_instances_that_have_the_loss(run):
-    trainer = Trainer(toy.checked(MIXED | {"train.steps": 1, "steps.painter.injectors.paint.args": {}}), run)
-    trainer.fit()
+    trainer = trained(run, MIXED | {"train.steps": 1, "steps.painter.injectors.paint.args": {}})
     painter = trainer.networks.ema["painter"].eval()
     data = OnlyX(5)
     with torch.no_grad():

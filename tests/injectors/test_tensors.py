@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-import toy
+from trainings import Recording, assert_same, trained, weights
 
 from figura.base.error_collector import ErrorCollector
 from figura.base.errors import UserError
@@ -14,7 +14,6 @@ from figura.injectors.tensors import Constant, Detach, Interpolate, Noise, Resiz
 from figura.interfaces import Networks, Operation, State
 from figura.recipe.types import INJECTOR, construct
 from figura.schedules import Linear
-from figura.training.trainer import Trainer
 
 RANDOM = np.random.default_rng(0)
 
@@ -217,15 +216,8 @@ INJECTORS = {
 }
 
 
-def trained(run):
-    trainer = Trainer(toy.checked({"steps.painter.injectors": INJECTORS, "train.steps": 4}), run)
-    before = {name: p.detach().clone() for name, p in trainer.networks.live["painter"].named_parameters()}
-    trainer.fit()
-    return before, dict(trainer.networks.live["painter"].named_parameters())
-
-
-def test_a_training_with_random_injectors_repeats(tmp_path):
-    before, first = trained(tmp_path / "first")
-    _, second = trained(tmp_path / "second")
-    assert all(torch.equal(first[name], second[name]) for name in first)
-    assert not any(torch.equal(first[name], before[name]) for name in first)
+def test_a_training_with_random_injectors_repeats(run):
+    changes = {"steps.painter.injectors": INJECTORS, "train.steps": 4}
+    first, second = (trained(run / name, changes, kind=Recording) for name in ("first", "second"))
+    assert_same(weights(first), weights(second))
+    assert all(name in first.moved()[0] for name in weights(first))
