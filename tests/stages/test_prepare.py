@@ -221,10 +221,14 @@ def test_killed_between_the_renames_is_repaired():
     assert run(main, ["people"]) == 0
     before = content(PREPARED)
     PREPARED.rename(PREPARED.with_name(".people.old"))
-    (PREPARED.parent / ".people.partial").mkdir()
+    (PREPARED.parent / ".people.partial/images").mkdir(parents=True)
     Path("raw/annotations.json").write_text("{")
     assert run(main, ["people"]) == 1
     assert content(PREPARED) == before
+    assert sorted(path.name for path in PREPARED.parent.iterdir()) == ["people"]
+    (PREPARED.parent / ".people.rejected.x1y2z3w4.csv").touch()
+    write_raw()
+    assert run(main, ["people"]) == 0
     assert sorted(path.name for path in PREPARED.parent.iterdir()) == ["people"]
 
 

@@ -325,16 +325,3 @@ def test_prepared_files_by_hand_are_checked_record_by_record(tmp_path, changes, 
     (tmp_path / "train.json").write_text(json.dumps(content))
     with pytest.raises(UserError, match=f"train.json: {message}"):
         Persons(tmp_path, "train", min_keypoints=1, min_height=1)
-
-
-# --- litter ---
-
-
-def test_a_killed_run_leaves_nothing_to_the_next_one():
-    write_coco()
-    litter = [PREPARED.with_name(name) for name in (".mine.partial", ".mine.old", ".mine.rejected.x1y2z3w4.csv")]
-    for path in litter[:2]:
-        (path / "images").mkdir(parents=True)
-    litter[2].touch()
-    assert prepared() == []
-    assert {path.name for path in PREPARED.parent.iterdir()} - {".mine.lock"} == {"mine"}
