@@ -18,7 +18,8 @@ import pytest
 import torch
 import yaml
 from loading import find_class
-from test_docs import content, fences, merged, outside_blocks
+from test_docs import TEXT, content, fences, merged, outside_blocks
+from test_docs import spans as own_spans
 
 from figura.base.error_collector import ErrorCollector, alternatives, is_schema, locate
 from figura.base.errors import UserError
@@ -42,6 +43,7 @@ TRAINING = {"nectargan": "nectargan_facades", "vunet": "vunet_prjoti"}
 WHOLE = {"openpifpaf": "openpifpaf_shufflenetv2k16", "dl_art_school": "esrgan_x4_gan"}
 """The published recipe that a page names."""
 KEY = rf"((?:{'|'.join(Recipe.model_fields)}|datasets)(?:\.(?:\w+|<\w+>))+)(?:(?:: |=)(.+))?"
+FILE = re.compile(r"\.(py|yaml|json|md|csv)$")
 each_page = pytest.mark.parametrize("page", PAGES)
 
 
@@ -97,7 +99,7 @@ def keys(page: str) -> list[tuple[str, str]]:
     """The keys of figura that a page names in its tables, with the value that follows, or nothing."""
     said = [span for row in rows(page) for cell in row[1:] for span in spans(cell)]
     said = [re.sub(r"^A\.", "data.train.pairs.augmentation.", span) for span in said]  # on the page of NectarGAN
-    found = [re.fullmatch(KEY, span) for span in said if not re.search(r"\.(py|yaml|json|md|csv)$", span)]
+    found = [re.fullmatch(KEY, span) for span in said if not FILE.search(span)]
     return list(dict.fromkeys((one[1], one[2] or "") for one in found if one))
 
 
@@ -171,6 +173,13 @@ def test_keys_exist(page):
     named = {key for key, value in keys(page) if not value}
     assert len(named) > 20
     assert [key for key in sorted(named) if not known(page, key) and not in_schema(key.split("."))] == []
+
+
+def test_keys_on_pages_of_ours_exist():
+    said = {(page, span) for page in TEXT if Path(page).stem not in PAGES for span in own_spans(page)}
+    named = {(page, one[1]) for page, span in said if (one := re.fullmatch(KEY, span)) and not FILE.search(span)}
+    assert len(named) > 50
+    assert [one for one in sorted(named) if not known(*one) and not in_schema(one[1].split("."))] == []
 
 
 @pytest.mark.parametrize(

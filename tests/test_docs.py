@@ -19,7 +19,6 @@ import pytest
 from dvc.utils.cli_parse import to_path_overrides
 from dvc.utils.hydra import apply_overrides, get_hydra_sweeps
 from loading import find_class
-from pydantic import BaseModel
 
 from figura.base.error_collector import ErrorCollector, validated
 from figura.base.yaml12 import parse_yaml, read_yaml, to_yaml
@@ -30,7 +29,7 @@ from figura.recipe.completion import with_data
 from figura.recipe.dotted_keys import overridden
 from figura.recipe.load import check_recipe
 from figura.recipe.pipeline import instances
-from figura.recipe.schema import Declaration, Recipe
+from figura.recipe.schema import Recipe
 from models.images.adversarial_losses import Kind
 from models.pose.pose_network import BACKBONES
 
@@ -271,35 +270,6 @@ def test_a_key_with_a_value_fits_the_schema(page, key, value):
     changed = merged(content("params.yaml"), overridden({}, [f"{key}={value}"], [key.split(".")[0]]))
     validated(Recipe, with_data(changed, errors), errors)
     assert errors.lines == []
-
-
-def knows(model: Any, names: list[str]) -> bool:
-    """Whether a dotted key can stand in a section; below a mapping of names and in a declaration, any name can."""
-    if not names or model is Any:
-        return True
-    if isinstance(model, type) and issubclass(model, BaseModel):
-        name, *rest = names
-        fields = {info.alias or field: info for field, info in model.model_fields.items()}
-        if name in fields:
-            return knows(fields[name].annotation, rest)
-        return issubclass(model, Declaration)
-    parts = getattr(model, "__args__", ())
-    if getattr(model, "__origin__", None) is dict:
-        return knows(parts[1], names[1:])
-    return any(knows(part, names) for part in parts if part is not type(None))
-
-
-def test_dotted_keys_exist():
-    wrong = []
-    for page in TEXT:
-        for span in spans(page):
-            key = re.match(rf"^((?:{SECTIONS})(?:\.(?:\w+|<\w+>))+)(?:: .*|=.*)?$", span)
-            if key is None or re.search(r"\.(py|yaml|json|md)$", key[1]):
-                continue
-            # arguments in data.common become those of every dataset before the schema sees them
-            if not knows(Recipe, re.sub(r"^data\.common", "data.train.<name>", key[1]).split(".")):
-                wrong.append(f"{page}: {key[1]}")
-    assert not wrong, "\n".join(wrong)
 
 
 def test_files_and_folders_exist():
