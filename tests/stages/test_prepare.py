@@ -263,64 +263,6 @@ def test_drawn_people():
 # --- the entry in data/params.yaml ---
 
 
-@pytest.mark.parametrize(
-    ("changes", "messages"),
-    [
-        (
-            {"sed": 7, "seed": "seven", "max_rejected": 1.5, "coco": COCO_SECTION | {"image": "x"}},
-            [
-                "data/params.yaml: datasets.people.seed: found 'seven'; expected an integer",
-                "datasets.people.sed: unknown key 'sed' (did you mean 'seed'?); allowed: catalogue, coco, day_n",
-                "datasets.people.max_rejected: found 1.5; expected less than or equal to 1",
-                "datasets.people.coco.image: unknown key 'image' (did you mean 'images'?); allowed: annotations, box",
-            ],
-        ),
-        (
-            {"coco": COCO_SECTION | {"validation_share": 0.2}},
-            ["people.coco.validation_share: this key is now called 'shares: {validation: SHARE}'"],
-        ),
-        (
-            {"coco": COCO_SECTION | {"shares": {"validation": 0.5, "test": 0.5}}},
-            ["datasets.people.coco: shares: the sum is 1; it must be below 1, the rest is 'train'"],
-        ),
-        (
-            {"coco": COCO_SECTION | {"shares": {"validation": 0.5, "Test": 0.1}}},
-            ["datasets.people.coco.shares.Test: 'Test' cannot name a split; allowed are a-z, 0-9, - and _"],
-        ),
-        (
-            {"coco": COCO_SECTION | {"annotations": {"train": "a", "val": "b"}, "shares": {}}},
-            [
-                "datasets.people.coco: the split 'validation' is missing",
-                "names train, val (did you mean 'validation'?)",
-            ],
-        ),
-        (
-            {"coco": COCO_SECTION | {"annotations": {"train": "a", "validation": "b"}}},
-            ["coco: shares.validation: annotations names train, validation; shares split other names off"],
-        ),
-        (
-            {"coco": {"images": "i", "annotations": {"train": "a", "validation": "./a"}}},
-            ["datasets.people.coco: train and validation are both 'a'; each needs a file of its own"],
-        ),
-        (
-            {"coco": {"images": {"train": "i"}, "annotations": {"train": "a", "validation": "b"}}},
-            ["datasets.people.coco: images names train, annotations train, validation; each annotation file needs"],
-        ),
-        ({"coco": COCO_SECTION | {"images": "../elsewhere"}}, ["people.coco.images.train: ../elsewhere leaves"]),
-        ({"coco": COCO_SECTION | {"annotations": "/etc/passwd"}}, ["coco.annotations.train: /etc/passwd leaves"]),
-    ],
-)
-def test_faulty_entries(changes, messages, capsys):
-    write_raw(images=[1], annotations=[])
-    write_params(**changes)
-    assert run(main, ["people"]) == 1
-    error = capsys.readouterr().err
-    for message in messages:
-        assert message in error
-    assert "Traceback" not in error
-    assert not list(Path("data").glob("prepared/*"))
-
-
 def test_without_a_name_the_datasets_are_listed(capsys):
     assert run(main, []) == 1
     assert capsys.readouterr().err == "error: which dataset? data/params.yaml has people\n"

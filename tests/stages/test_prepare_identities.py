@@ -403,7 +403,6 @@ POSES = SHARES | {"poses": "poses.json"}
 PARTITION = Path("raw/Eval/list_eval_partition.txt")
 HEADS = "image_name item_id evaluation_status"
 NO_POSES = '{"images": [], "annotations": [], "categories": []}'
-OWN = "; each needs a folder of its own"
 
 
 def write_one_prediction():
@@ -450,41 +449,6 @@ def write_one_prediction():
         (
             "market1501", SHARES | {"pairs": {"test": "pairs.csv"}}, lambda: write_pairs("0001_c1s1_001051_01.jpg"),
             "has no pair of images of this split; image of the pair is not there: ",
-        ),
-        (
-            "market1501", SHARES | {"pairs": {"tst": "pairs.csv"}}, None,
-            "market1501: pairs.tst: no such split; there are test, train, validation",
-        ),
-        (
-            "market1501", {}, None,
-            "market1501: the split 'validation' is missing; folders names train, test and shares none",
-        ),
-        ("market1501", SHARES | {"folders": {"train": ["x"]}}, None, "market1501.folders.train: no folder"),
-        (
-            "market1501", {"folders": {"train": ["query"], "validation": ["./query/"]}}, None,
-            f"market1501: train and validation are both 'query'{OWN}",
-        ),
-        (
-            "market1501", {"folders": {"train": ["."], "validation": ["query"]}}, None,
-            f"market1501: train is '.' and validation 'query', one within the other{OWN}",
-        ),
-        (
-            "market1501", SHARES | {"min_confidence": 0.1}, None,
-            "market1501: min_confidence is about the joints of poses; poses is missing",
-        ),
-        (
-            "market1501", SHARES | {"keypoints": "coco"}, None,
-            "market1501: keypoints is about the joints of poses; poses is missing",
-        ),
-        ("deepfashion", SHARES | {"images": "image"}, None, "deepfashion.images: no folder "),
-        ("deepfashion", SHARES | {"partition": "list"}, None, "deepfashion.partition: no file "),
-        (
-            "deepfashion", {"statuses": {"train": ["val"]}}, None,
-            "deepfashion.statuses.train.0: found 'val'; expected 'train', ",
-        ),
-        (
-            "deepfashion", {"statuses": {"train": ["train"], "validation": ["query", "train"]}}, None,
-            "deepfashion: train and validation are both 'train'; each needs a status of its own",
         ),
     ],
 )  # fmt: skip

@@ -1,5 +1,4 @@
 import json
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +8,6 @@ import numpy as np
 import pytest
 from prepared_files import CATALOGUE, content, rows, write_entry
 
-from figura.base.errors import UserError
 from figura.base.exit_status import run
 from figura.data.preparation.datasets import read_dataset
 from models.images.pairs import ImagePairs
@@ -162,33 +160,12 @@ def test_drawn_pairs():
     assert [dataset[index]["name"] for index in range(2)] == ["000001", "000002"]
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"paired": None}, "datasets.pairs: kind is 'paired', so there must be a section 'paired'"),
-        (
-            {"paired": {"trian": "train", "validation": "val"}},
-            "datasets.pairs.paired: the split 'train' is missing (did you mean 'trian'?)",
-        ),
-        (
-            {"paired": {"test": "val", "shares": {"validation": 0.2}}},
-            "datasets.pairs.paired: the split 'train' is missing; this section names test",
-        ),
-        ({"paired": {"train": "a", "validation": "a/"}}, "datasets.pairs.paired: train and validation are both 'a'"),
-        ({"paired": PAIRED | {"plots": "t"}}, "datasets.pairs.paired: 'plots' cannot name a split; allowed are a-z, 0"),
-        ({"paired": PAIRED | {"train": "tain"}}, "datasets.pairs.paired.train: no folder "),
-        ({"source": "nowhere"}, "datasets.pairs.source: no folder nowhere"),
-        ({"paired": PAIRED | {"train": "empty"}}, "datasets.pairs: the split 'train' has no image"),
-    ],
-)
-def test_faulty_entries(changes, message, capsys):
+def test_a_split_without_an_image_is_refused(capsys):
     write_raw()
     Path("raw/empty").mkdir()
-    write_params(**changes)
+    write_params(paired=PAIRED | {"train": "empty"})
     assert run(main, ["pairs"]) == 1
-    error = capsys.readouterr().err
-    assert f"data/params.yaml: {message}" in error
-    assert "Traceback" not in error
+    assert "data/params.yaml: datasets.pairs: the split 'train' has no image" in capsys.readouterr().err
     assert not list(Path("data").glob("prepared/*"))
 
 
@@ -199,12 +176,9 @@ def test_pairs_to_judge_trained_models_on_need_no_split_to_train_on():
     assert json.loads((PREPARED / "statistics.json").read_text()).keys() == {"test"}
 
 
-def test_missing_sections_are_allowed_for_another_kind():
+def test_sections_of_another_kind_are_allowed():
     write_params(catalogue=CATALOGUE)
     assert read_dataset("pairs").kind == "paired"
-    write_params(kind="people")
-    with pytest.raises(UserError, match=re.escape("'catalogue', 'paired', 'day_night', 'unpaired' or 'images'")):
-        read_dataset("pairs")
 
 
 def test_preparing_needs_no_torch():
