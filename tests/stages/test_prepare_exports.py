@@ -30,6 +30,11 @@ def write_params(max_rejected=0.0, **section):
     write_entry("mine", {"kind": "coco", "source": "raw", "seed": 7, "max_rejected": max_rejected, "coco": section})
 
 
+def prepare_with(max_rejected=0.0, **section):
+    write_params(max_rejected, **section)
+    assert run(main, ["mine"]) == 0
+
+
 def write(path, content):
     Path("raw", path).parent.mkdir(parents=True, exist_ok=True)
     Path("raw", path).write_text(content if isinstance(content, str) else json.dumps(content))
@@ -88,8 +93,7 @@ def write_yolo(data=POSE, **labels):
 @pytest.mark.parametrize("annotations", ["data.yaml", "."])
 def test_a_yolo_pose_folder(annotations, capsys):
     write_yolo()
-    write_params(annotations=annotations)
-    assert run(main, ["mine"]) == 0, capsys.readouterr().err
+    prepare_with(annotations=annotations)
     train = load("train")
     assert [one["file_name"] for one in train["images"]] == ["train/images/train/a.png", "train/images/train/b.png"]
     (dog,) = train["annotations"]
@@ -109,8 +113,7 @@ def test_names_and_mirrored_joints_of_yolo(capsys):
     numbers = " ".join(f"{0.2 + joint / 50} 0.5 2" for joint in range(17))
     data = POSE.replace("[3, 3]", "[17, 3]").replace("[0, 2, 1]", str(list(FLIP))).replace("dog", "person")
     write_yolo(data, **{"train/a": f"0 0.5 0.5 0.8 0.25 {numbers}\n"})
-    write_params(annotations="data.yaml")
-    assert run(main, ["mine"]) == 0
+    prepare_with(annotations="data.yaml")
     assert load("train")["categories"][0]["keypoints"] == list(KEYPOINTS)
     write("data.yaml", data.replace(str(list(FLIP)), str(list(range(17)))))
     assert run(main, ["mine"]) == 0
@@ -119,8 +122,7 @@ def test_names_and_mirrored_joints_of_yolo(capsys):
     assert run(main, ["mine"]) == 0
     assert load("train")["categories"][0]["keypoints"] == list(KEYPOINTS)
     assert "the 17 joints of data.yaml are taken for those of coco" in capsys.readouterr().out
-    write_params(annotations="data.yaml", keypoints="posetrack18")
-    assert run(main, ["mine"]) == 0
+    prepare_with(annotations="data.yaml", keypoints="posetrack18")
     assert load("train")["categories"][0]["keypoints"] == list(SETS["posetrack18"].keypoints)
 
 
@@ -131,8 +133,7 @@ def test_boxes_and_polygons_of_yolo():
     write("data.yaml", data)
     write("train/labels/a.txt", "1 0.5 0.5 0.5 0.5\n0 0.25 0.25 0.75 0.25 0.75 0.75\n")
     write("valid/labels/b.txt", "1 0.5 0.5 0.5 0.5 0.9\n")
-    write_params(annotations="data.yaml")
-    assert run(main, ["mine"]) == 0
+    prepare_with(annotations="data.yaml")
     dog, cat = load("train")["annotations"]
     assert (dog["category_id"], dog["bbox"]) == (2, [8, 12, 16, 24])
     assert (cat["category_id"], cat["bbox"], cat["segmentation"]) == (1, [8, 12, 16, 24], [[8, 12, 24, 12, 24, 36]])
@@ -141,23 +142,20 @@ def test_boxes_and_polygons_of_yolo():
 
 def test_a_picture_in_two_splits_of_yolo_is_told(capsys):
     write_yolo(POSE.replace("images/val", "images/train"))
-    write_params(annotations="data.yaml")
-    assert run(main, ["mine"]) == 0
+    prepare_with(annotations="data.yaml")
     assert "warning: data.yaml: 2 pictures of validation are in another split, too" in capsys.readouterr().out
 
 
 def test_labels_of_yolo_without_a_picture_are_rejected():
     write_yolo(**{"train/gone": "0 0.5 0.5 0.5 0.25 0.25 0.5 2 0.5 0.5 1 0 0 0\n", "train/classes": "dog\n"})
-    write_params(annotations="data.yaml", max_rejected=0.5)
-    assert run(main, ["mine"]) == 0
+    prepare_with(annotations="data.yaml", max_rejected=0.5)
     (row,) = rows(PREPARED / "rejected.csv")
     assert (row["id"], row["reason"]) == ("labels/train/gone.txt", "label without a picture")
 
 
 def test_joints_of_yolo_without_flags():
     write_yolo(POSE.replace("[3, 3]", "[3, 2]"), **{"train/a": "0 0.5 0.5 0.5 0.25 0.25 0.5 0 0.5 -1 -1\n"})
-    write_params(annotations="data.yaml")
-    assert run(main, ["mine"]) == 0
+    prepare_with(annotations="data.yaml")
     assert load("train")["annotations"][0]["keypoints"] == [8, 24, 2, 0, 24, 2, 0, 0, 0]
 
 
@@ -173,8 +171,7 @@ def test_joints_of_yolo_without_flags():
 )
 def test_faulty_labels_are_listed(row, reason):
     write_yolo(**{"train/b": f"\n{row}\n"})
-    write_params(0.5, annotations="data.yaml")
-    assert run(main, ["mine"]) == 0
+    prepare_with(0.5, annotations="data.yaml")
     (one,) = rows(PREPARED / "rejected.csv")
     assert (one["file"], one["kind"], one["id"]) == ("data.yaml", "annotation", "labels/train/b.txt: 2")
     assert one["reason"] == reason
@@ -331,8 +328,7 @@ def test_predictions_as_annotations_of_a_dataset(capsys):
     write_pictures(*(f"{number}.png" for number in range(8)))
     person = {"category_id": 1, "score": 1.5, "box": [3, 4, 20, 30], "keypoints": flat(17)}
     write("results.json", [{"image_id": f"{number}.png", **person} for number in range(8)])
-    write_params(annotations="results.json", shares={"validation": 0.5}, min_confidence=0.5)
-    assert run(main, ["mine"]) == 0, capsys.readouterr().err
+    prepare_with(annotations="results.json", shares={"validation": 0.5}, min_confidence=0.5)
     both = [load(split) for split in ("train", "validation")]
     assert sum(len(one["annotations"]) for one in both) == 8
     assert all(one["keypoints"][2::3] == [2] * 17 for split in both for one in split["annotations"])
@@ -364,8 +360,7 @@ def test_results_in_fractions_of_the_picture():
     write_pictures("a.png")
     joints = [number / side for number, side in zip(flat(17), 17 * (32, 48, 1), strict=True)]
     write("results.json", [{"image_id": "a.png", "category_id": 1, "keypoints": joints, "score": 1}])
-    write_params(annotations={"test": "results.json"}, coordinates="relative")
-    assert run(main, ["mine"]) == 0
+    prepare_with(annotations={"test": "results.json"}, coordinates="relative")
     (one,) = load("test")["annotations"]
     assert one["keypoints"] == [2 if place % 3 == 2 else value for place, value in enumerate(flat(17))]
 
@@ -415,8 +410,7 @@ def test_a_mask_with_holes_of_ochuman_is_left_out_and_counted(capsys):
     person = {"bbox": [3, 4, 23, 34], "segms": {"outer": [[3, 4, 23, 4, 23, 34]], "inner": [[9, 6, 20, 6, 20, 20]]}}
     image = {"image_id": 3, "file_name": "a.png", "width": 32, "height": 48, "annotations": [person]}
     write("ochuman.json", {"images": [image], "keypoint_names": list(KEYPOINTS)})
-    write_params(annotations={"test": "ochuman.json"})
-    assert run(main, ["mine"]) == 0
+    prepare_with(annotations={"test": "ochuman.json"})
     assert load("test")["annotations"][0]["segmentation"] is None
     assert "repaired: 1 masks dropped: neither polygons nor run lengths (e.g. ochuman.json" in capsys.readouterr().out
 
@@ -489,8 +483,7 @@ def test_human_art_as_published(name, count, last):
     for split, image in zip(("train", "validation"), images, strict=True):
         record = {"id": 1, "image_id": image["id"], **person}
         write(f"{split}.json", {"images": [image], "annotations": [record], "categories": [category]})
-    write_params(annotations={split: f"{split}.json" for split in ("train", "validation")}, keypoints=name)
-    assert run(main, ["mine"]) == 0
+    prepare_with(annotations={split: f"{split}.json" for split in ("train", "validation")}, keypoints=name)
     (one,) = load("train")["annotations"]
     assert (len(one["keypoints"]), one["keypoints"][-3:], one["num_keypoints"]) == (3 * count, last, count)
 
@@ -641,8 +634,7 @@ def turn(folder):
 def test_fractions_of_the_picture_as_it_is_read(orientation, box):
     write_yolo()
     turn("images")
-    write_params(annotations="data.yaml", orientation=orientation)
-    assert run(main, ["mine"]) == 0
+    prepare_with(annotations="data.yaml", orientation=orientation)
     assert load("train")["annotations"][0]["bbox"] == box
 
 
@@ -656,8 +648,7 @@ def test_sizes_that_a_folder_of_coco_files_states(stated):
         images = [{"id": 1, "file_name": f"{name}.png", **stated}]
         categories = [{"id": 1, "name": "person"}]
         write(f"labels/{number}.json", {"images": images, "annotations": [person], "categories": categories})
-    write_params(annotations={"test": "labels"})
-    assert run(main, ["mine"]) == 0
+    prepare_with(annotations={"test": "labels"})
     assert {(one["width"], one["height"]) for one in load("test")["images"]} == {(32, 48)}
 
 

@@ -41,6 +41,11 @@ def write_params(kind="market1501", max_rejected=0.0, source="raw", **section):
     write_entry("mine", entry)
 
 
+def prepare_with(*arguments, **section):
+    write_params(*arguments, **section)
+    assert run(main, ["mine"]) == 0
+
+
 def write_market():
     for folder, names in MARKET.items():
         for number, name in enumerate(names):
@@ -73,8 +78,7 @@ def persons(split):
 
 def test_market1501(capsys):
     write_market()
-    write_params("market1501", folders={"train": ["bounding_box_train"], "validation": ["bounding_box_test", "query"]})
-    assert run(main, ["mine"]) == 0
+    prepare_with("market1501", folders={"train": ["bounding_box_train"], "validation": ["bounding_box_test", "query"]})
     train = persons("train")
     assert {name: one["person_id"] for name, one in train.items()} == {
         "bounding_box_train/0002_c1s1_000451_03.jpg": 2,
@@ -105,8 +109,7 @@ def test_market1501_by_shares_of_persons():
             write_portrait(f"raw/bounding_box_train/{number:04}_c1s1_{frame:06}_00.jpg", number)
     for folder in ("bounding_box_test", "query"):
         write_portrait(f"raw/{folder}/1400_c1s1_000001_00.jpg", 0)
-    write_params("market1501", shares={"validation": 0.3})
-    assert run(main, ["mine"]) == 0
+    prepare_with("market1501", shares={"validation": 0.3})
     drawn = {one["person_id"] for one in persons("validation").values()}
     assert drawn == {number for number in range(1, 41) if fraction(f"person {number}") < 0.3}
     assert len(persons("validation")) == 3 * len(drawn)
@@ -138,10 +141,9 @@ def test_other_names_are_rejected_and_listed(capsys):
 @pytest.mark.parametrize("identity", ["variant", "item"])
 def test_deepfashion(identity):
     write_fashion()
-    write_params(
+    prepare_with(
         "deepfashion", identity=identity, statuses={"train": ["train"], "validation": ["query"], "test": ["gallery"]}
     )
-    assert run(main, ["mine"]) == 0
     expected = {
         "WOMEN/Dresses/id_00000002/02_1_front.jpg": {"variant": 202, "item": 2},
         "WOMEN/Dresses/id_00000002/02_2_side.jpg": {"variant": 202, "item": 2},
@@ -173,8 +175,7 @@ def test_a_status_that_no_split_takes_is_counted(capsys):
     write_fashion()
     path = Path("raw/Eval/list_eval_partition.txt")  # the one of the gallery has another form, too
     path.write_text(path.read_text().replace("02_3_back.jpg   id_00000001", "02_3_back.jpg   id_00000002"))
-    write_params("deepfashion", statuses={"train": ["train"], "validation": ["query"]})
-    assert run(main, ["mine"]) == 0
+    prepare_with("deepfashion", statuses={"train": ["train"], "validation": ["query"]})
     assert "left out: 1 status gallery" in capsys.readouterr().out
 
 
@@ -202,11 +203,10 @@ def test_predicted_poses(capsys):
     first.write_text(json.dumps([predicted(0.4, 2), unsure]))
     (poses / "0002_c2s3_000776_01.people.json").write_text(json.dumps([predicted(0.4, 2)]))
     (poses / "0001_c1s1_001051_01.people.json").write_text("[]")
-    write_params(
+    prepare_with(
         "market1501", poses="poses", min_confidence=0.1,
         folders={"train": ["bounding_box_train"], "validation": ["bounding_box_test"]},
     )  # fmt: skip
-    assert run(main, ["mine"]) == 0
     assert "poses: poses has 3 of 6 pictures" in capsys.readouterr().out
     train = persons("train")
     joints = np.array(train["bounding_box_train/0002_c1s1_000451_03.jpg"]["keypoints"]).reshape(17, 3)
@@ -237,8 +237,7 @@ def test_predicted_poses_of_own_joints(capsys):
     assert run(main, ["mine"]) == 1
     error = capsys.readouterr().err
     assert "figura's people have 3 joints without names; write 3 names to data/params.yaml: datasets.mine.mark" in error
-    write_params("market1501", **section, min_confidence=0.5, keypoints={"keypoints": ["head", "left", "right"]})
-    assert run(main, ["mine"]) == 0
+    prepare_with("market1501", **section, min_confidence=0.5, keypoints={"keypoints": ["head", "left", "right"]})
     assert persons("validation")["query/0001_c2s1_001976_00.jpg"]["keypoints"] == [2, 2, 2, 11, 11, 2, 0, 0, 0]
     assert load("train")["categories"][0]["keypoints"] == ["head", "left", "right"]
     assert "datasets.mine.market1501.keypoints.sigmas: person has none" in capsys.readouterr().out
@@ -268,8 +267,7 @@ def write_annotated_poses(names, size=(24, 48)):
 def test_annotated_poses():
     write_fashion()
     write_annotated_poses(["id_00000002/02_1_front.jpg", "my/img/MEN/Denim/id_00000080/01_7_additional.jpg"])
-    write_params("deepfashion", poses="poses.json", statuses={"train": ["train"], "validation": ["query", "gallery"]})
-    assert run(main, ["mine"]) == 0
+    prepare_with("deepfashion", poses="poses.json", statuses={"train": ["train"], "validation": ["query", "gallery"]})
     train = persons("train")
     one = train["WOMEN/Dresses/id_00000002/02_1_front.jpg"]
     assert one["keypoints"] == [5, 6, 2] * 16 + [0, 0, 0]
@@ -299,8 +297,7 @@ def test_annotated_poses_of_own_joints(named, capsys):
     assert "data/params.yaml: datasets.mine.deepfashion.keypoints" in error
     tail = [names[place : place + 2] for place in range(16)]
     settings = {"connections": tail} if named else {"keypoints": names}
-    write_params("deepfashion", **section, keypoints=settings)
-    assert run(main, ["mine"]) == 0
+    prepare_with("deepfashion", **section, keypoints=settings)
     assert load("train")["categories"][0]["keypoints"] == names
     assert persons("train")["WOMEN/Dresses/id_00000002/02_1_front.jpg"]["num_keypoints"] == 16
 
@@ -322,8 +319,7 @@ def test_faulty_predictions_are_listed_and_the_rest_is_prepared(text, number, re
     Path("raw/poses").mkdir()
     for name, content in {MARKET["bounding_box_train"][0]: text, **others}.items():
         Path(f"raw/poses/{name}.people.json").write_text(content if content is text else json.dumps(content))
-    write_params("market1501", max_rejected=0.1, poses="poses", shares={"validation": 0.5})
-    assert run(main, ["mine"]) == 0
+    prepare_with("market1501", max_rejected=0.1, poses="poses", shares={"validation": 0.5})
     (row,) = rows(PREPARED / "rejected.csv")
     assert (row["file"], row["kind"], row["id"]) == ("poses", "pose", f"0002_c1s1_000451_03{number}")
     assert row["reason"].startswith(reason)
@@ -345,11 +341,10 @@ def test_a_published_list_of_pairs(capsys):
         "img/WOMEN/Dresses/id_00000002/02_2_side.jpg,id_00000002/04_1_front.jpg",
         "fashionWOMENDressesid0000009902_1front.jpg,fashionWOMENDressesid0000000202_2side.jpg",
     )
-    write_params(
+    prepare_with(
         "deepfashion", max_rejected=0.1, pairs={"train": "pairs.csv"},
         statuses={"train": ["train"], "validation": ["query", "gallery"]},
     )  # fmt: skip
-    assert run(main, ["mine"]) == 0
     ids = {name.partition("/id_")[2]: one["id"] for name, one in persons("train").items()}
     front, side, other = (ids[f"00000002/{name}.jpg"] for name in ("02_1_front", "02_2_side", "04_1_front"))
     with (PREPARED / "train.pairs.csv").open(newline="") as file:
@@ -373,8 +368,7 @@ def test_pairs_of_people_follow_the_list():
     for name in names:
         Path(f"raw/poses/{name}.people.json").write_text(json.dumps([predicted(0.5, 4)]))
     write_pairs(f"{names[0]}.jpg,{names[1]}.jpg", f"{names[1]}.jpg,{names[0]}.jpg")
-    write_params("market1501", shares={"validation": 0.5}, poses="poses", pairs={"test": "pairs.csv"})
-    assert run(main, ["mine"]) == 0
+    prepare_with("market1501", shares={"validation": 0.5}, poses="poses", pairs={"test": "pairs.csv"})
     dataset = PersonPairs(
         root=str(PREPARED), split="test", min_keypoints=4, min_height=1, appearance="pairs", background=None,
         image_size=16,
@@ -388,11 +382,10 @@ def test_pairs_of_people_follow_the_list():
 def test_a_name_of_several_pictures_is_rejected():
     write_fashion()
     write_pairs("02_1_front.jpg,02_2_side.jpg", "04_1_front.jpg,02_2_side.jpg")
-    write_params(
+    prepare_with(
         "deepfashion", max_rejected=0.5, pairs={"train": "pairs.csv"},
         statuses={"train": ["train", "query"], "validation": ["gallery"]},
     )  # fmt: skip
-    assert run(main, ["mine"]) == 0
     assert [row["reason"] for row in rows(PREPARED / "rejected.csv")] == ["several images have this name"]
 
 
