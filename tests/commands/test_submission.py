@@ -85,35 +85,23 @@ def test_detections_by_the_rules(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("record", "message"),
+    ("kind", "record", "message"),
     [
-        (person(5, 0.5), "image_id 5: not an image of the dump's table"),  # of another mode
-        (person(9, 0.5, category_id=2), "category_id 2: COCO has 1, person"),
-        (person(9, 0.5, keypoints=[1.0] * 68), "keypoints and score: found 68 and 1; expected 51 and 1 finite numbers"),
-        (person(9, 0.5, keypoints=[1.0] * 50 + [float("nan")]), "expected 51 and 1 finite numbers"),
-        (person(9, float("inf")), "expected 51 and 1 finite numbers"),
-        ({"image_id": 9, "category_id": 1, "score": 1.0}, "has no keypoints"),
+        ("keypoints", person(5, 0.5), "image_id 5: not an image of the dump's table"),  # of another mode
+        ("keypoints", person(9, 0.5, category_id=2), "category_id 2: COCO has 1, person"),
+        ("keypoints", person(9, 0.5, keypoints=[1.0] * 50 + [float("nan")]), "expected 51 and 1 finite numbers"),
+        ("keypoints", {"image_id": 9, "category_id": 1, "score": 1.0}, "has no keypoints"),
+        ("detections", thing(9, 0.5, bbox=[1.0, 2.0, -3.0, 1.0]), "bbox: width -3.0"),
+        ("detections", thing(9, 0.5, category_id=91), "category_id 91: COCO has 1 to 90"),
     ],
 )
-def test_people_that_would_be_refused(tmp_path, capsys, record, message):
-    assert submit(write_dump(tmp_path / "dump", people=[person(9, 0.5), record]), tmp_path / "out") == 1
+def test_records_that_would_be_refused(tmp_path, capsys, kind, record, message):
+    dump = write_dump(tmp_path / "dump", people=[person(9, 0.5), record], objects=[thing(9, 0.5), record])
+    assert submit(dump, tmp_path / "out", "--kind", kind) == 1
     error = capsys.readouterr().err
-    assert "dump/poses/people.json: record 1 (counted from 0): " in error
+    assert ": record 1 (counted from 0): " in error
     assert message in error
     assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"bbox": [1.0, 2.0, -3.0, 1.0]}, "bbox: width -3.0"),
-        ({"category_id": 91}, "category_id 91: COCO has 1 to 90"),
-    ],
-)
-def test_boxes_that_would_be_refused(tmp_path, capsys, changes, message):
-    write_dump(tmp_path / "dump", objects=[thing(9, 0.5, **changes)])
-    assert submit(tmp_path / "dump", tmp_path / "out", "--kind", "detections") == 1
-    assert message in capsys.readouterr().err
 
 
 def test_dumps_and_words_that_will_not_do(tmp_path, capsys):
@@ -130,6 +118,9 @@ def test_dumps_and_words_that_will_not_do(tmp_path, capsys):
     (write_dump(tmp_path / "cut") / "poses/people.json").write_text("[{")
     assert "people.json: damaged: its checksum differs; run eval-dump again" in refused(tmp_path / "cut")
     assert "people.json: no readable JSON" in refused(sealed(tmp_path / "cut"))
+    trial = write_dump(tmp_path / "trial")
+    (trial / "try.txt").write_text("TRY of 10 steps, no result\n")
+    assert "trial: TRY of 10 steps, no result; dump a trained model" in refused(sealed(trial))
     (good / "examples.csv").write_text("mode,index\nposes,0\n")
     sealed(good)
     assert "no column `image_id`" in refused(good)
@@ -143,11 +134,3 @@ def test_joints_that_are_not_coco_s(tmp_path, capsys):
     assert submit(dump, tmp_path / "out") == 1
     assert "the people have 3 joints, snout, left_paw, right_paw" in capsys.readouterr().err
     assert submit(dump, tmp_path / "out", "--kind", "detections") == 0
-
-
-def test_a_try_is_refused(tmp_path, capsys):
-    dump = write_dump(tmp_path / "dump")
-    (dump / "try.txt").write_text("TRY of 10 steps, no result\n")
-    sealed(dump)
-    assert submit(dump, tmp_path / "out") == 1
-    assert capsys.readouterr().err == f"error: {dump}: TRY of 10 steps, no result; dump a trained model\n"

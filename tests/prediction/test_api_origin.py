@@ -71,12 +71,6 @@ def test_classes_of_the_project_are_found_from_elsewhere(named, tmp_path, monkey
     assert sys.path == path
 
 
-def test_a_recipe_that_its_pipeline_does_not_name_finds_no_modules_there(tmp_path, modules):
-    run = project(tmp_path / "a", 1, "vars: [{recipes: {reds: {params: another.yaml}}}]\n")
-    with pytest.raises(UserError, match="there is no module 'photos_of_mine'"):
-        load(run, recipe=tmp_path / "a/recipe.yaml")
-
-
 def test_modules_of_two_projects_in_one_process(tmp_path, modules):
     runs = [project(tmp_path / name, value) for name, value in (("a", 1), ("b", -1))]
     first = load(runs[0])
@@ -86,22 +80,6 @@ def test_modules_of_two_projects_in_one_process(tmp_path, modules):
     assert level(load(runs[0])) == 255
     del sys.modules["photos_of_mine"]
     assert level(load(runs[1])) == 0
-
-
-def test_models_of_another_project_are_in_the_way(tmp_path, modules):
-    run = project(tmp_path / "a", 1)
-    assert level(load(run)) == 255
-    (tmp_path / "a/models").mkdir()
-    with pytest.raises(
-        UserError, match=r"/a: its module 'models' cannot be imported, because this process has that of .*/models; "
-    ):
-        load(run)
-
-
-def test_strangers_types_are_not_looked_up_in_the_project(tmp_path, modules):
-    with pytest.raises(UserError, match=r"found 'photos_of_mine\.Mine'; --trusted-types-only takes types of figura"):
-        load(project(tmp_path / "a", 1), trusted_types_only=True)
-    assert "photos_of_mine" not in sys.modules
 
 
 @pytest.mark.parametrize("before", [None, "0"])
@@ -117,6 +95,9 @@ def test_what_trusts_figuras_types_alone_ends_with_load_and_predict(before, tmp_
     if before is not None:
         monkeypatch.setenv("HF_HUB_OFFLINE", before)
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    with pytest.raises(UserError, match=r"found 'photos_of_mine\.Mine'; --trusted-types-only takes types of figura"):
+        load(project(tmp_path / "a", 1), trusted_types_only=True)
+    assert "photos_of_mine" not in sys.modules
     environment, seen, build = dict(os.environ), [], runner.named_injectors
 
     def recorded(*arguments):
@@ -133,17 +114,14 @@ def test_what_trusts_figuras_types_alone_ends_with_load_and_predict(before, tmp_
 
 
 @pytest.mark.parametrize(
-    "pipeline",
-    [
-        "vars: [{recipes: [reds]}]",
-        "vars: [{recipes: {reds: null}}, {recipes: null}, params.yaml]",
-        "vars: params.yaml",
-    ],
+    "pipeline", ["vars: [{recipes: {reds: null}}, {recipes: null}, params.yaml]", "vars: params.yaml"]
 )
 def test_pipelines_of_others(pipeline, tmp_path, modules):
     run = project(tmp_path / "a", 1, pipeline)
     with pytest.raises(UserError, match=r"no dvc\.yaml above it names its recipe; name the params file"):
         load(run)
+    with pytest.raises(UserError, match="there is no module 'photos_of_mine'"):
+        load(run, recipe=tmp_path / "a/recipe.yaml")  # it is not of that pipeline
 
 
 def test_pipelines_that_do_not_matter_are_not_read(tmp_path, modules):

@@ -1,13 +1,11 @@
 """`figura.load`: a painter that gives back what it sees shows that each result is that of its own image."""
 
-import errno
 import filecmp
 import io
 import random
 import re
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -21,14 +19,11 @@ from PIL import Image
 
 from figura.base.errors import UserError
 from figura.base.exit_status import run
-from figura.base.seeding import random_kept
 from figura.base.yaml12 import read_yaml, to_yaml
-from figura.commands.predict import __doc__ as HELP
 from figura.commands.predict import main
 from figura.prediction.inputs import photos_from
 from figura.prediction.model import Device
 from figura.prediction.predictor import Predictor, load
-from figura.prediction.results import Results
 
 ROOT = Path(__file__).parents[2]
 BOTH = {"predict.save": {"image": "image", "facts": "records", "x": "array"}}
@@ -145,34 +140,21 @@ def test_a_buffer_that_the_caller_refills():
     assert [photo.pixels()[0, 0, 0] for photo in photos_from([buffer[None], buffer], 1, pytest.fail)] == [100, 100]
 
 
-def test_a_longer_name_that_a_file_has_already(predictor, tmp_path):
-    pictures = [picture(10 * number) for number in range(4)]
-    names = ["a/y-000003", "a/y", "b/y"]
-    files = [write(tmp_path / f"{name}.png", one) for name, one in zip(names, pictures, strict=False)]
-    file = write(tmp_path / "000005.png", picture(40))
-    results = predictor.predict(iter([*files, file, pictures[3]]))
-    assert [one.name for one in results] == ["y-000003", "y", "y-000003-000003", "000005", "000005-000005"]
-    results.save(tmp_path / "out")
-    for number, one in enumerate(results[:3]):
-        saved = np.array(Image.open(tmp_path / f"out/{one.name}.image.png"))
-        assert np.array_equal(saved[..., 0], pictures[number][..., 0])
-
-
-def test_an_upright_picture_of_pil(predictor):
+def test_a_picture_of_pil_is_upright_and_of_8_bits(predictor, tmp_path):
     pixels = picture(30)
     turned = Image.fromarray(np.ascontiguousarray(np.rot90(pixels)))
     turned.getexif()[0x0112] = 6  # shown turned clockwise
     assert same(predictor.predict(turned), [pixels])
-
-
-def test_pictures_of_16_bits_are_those_of_their_files(predictor, tmp_path):
     deep = np.arange(54, dtype=np.uint16).reshape(6, 9) * 1200
     Image.fromarray(deep).save(tmp_path / "deep.png")
     with Image.open(tmp_path / "deep.png") as opened:
-        assert opened.mode.startswith("I;16")
-        upper = np.repeat((deep // 256).astype(np.uint8)[:, :, None], 3, axis=2)
-        assert same(predictor.predict(opened), [upper])
-    assert same(predictor.predict(tmp_path / "deep.png"), [upper])
+        assert same(predictor.predict(opened), [np.repeat((deep // 256).astype(np.uint8)[:, :, None], 3, axis=2)])
+
+
+def test_names_that_a_file_has_already(predictor, tmp_path):
+    files = [write(tmp_path / name, picture(10 * n)) for n, name in enumerate(["a/y-000003.png", "a/y.png", "b/y.png"])]
+    results = predictor.predict(iter([*files, write(tmp_path / "000005.png", picture(40)), picture(30)]))
+    assert [one.name for one in results] == ["y-000003", "y", "y-000003-000003", "000005", "000005-000005"]
 
 
 def torn() -> Image.Image:
@@ -202,18 +184,6 @@ def test_pictures_and_arrays_that_are_left_out(predictor, tmp_path):
         list(predictor.stream(images))
 
 
-def test_what_is_left_out_has_a_number(predictor, tmp_path, capfd):
-    file = write(tmp_path / "a.png", picture(40))
-    (tmp_path / "b.png").write_bytes(b"no picture")
-    (tmp_path / "c.mp4").write_bytes(b"no video")
-    left_out = [tmp_path / name for name in ("b.png", "c.mp4", "none.png", "nor.png")]
-    for images, number in (([*left_out, file], 3), (iter([*left_out, file]), 5), ([*left_out, picture(0)], 5)):
-        results = predictor.predict(images, skip=True)
-        assert [one.image.id for one in results] == [number]
-        assert sorted(fault.partition(":")[0] for fault in results.faults) == sorted(map(str, left_out))
-    assert capfd.readouterr().err == ""  # OpenCV's own lines about the video
-
-
 def test_a_pattern_that_goes_up_names_nothing_outside(predictor, tmp_path, monkeypatch):
     (tmp_path / "photos/a").mkdir(parents=True)
     file = write(tmp_path / "other/x.png", picture(40))
@@ -233,58 +203,6 @@ def test_a_device_of_torch(toys):
         load(toys[1], recipe=toys[0], device=torch.device("xpu:7"))
 
 
-def test_a_table_is_replaced_when_all_files_are_written(predictor, tmp_path):
-    results = predictor.predict([picture(0), picture(1), picture(2)])
-    results.save(tmp_path)
-    whole = (tmp_path / "predictions.csv").read_text()
-    assert len(whole.splitlines()) == 4
-    (tmp_path / "000002.facts.json").unlink()
-    (tmp_path / "000002.facts.json").mkdir()
-    with pytest.raises(UserError, match=r"000002\.facts\.json: cannot be written: Is a directory; remove what"):
-        results.save(tmp_path)
-    assert (tmp_path / "predictions.csv").read_text() == whole
-
-
-def test_a_disk_that_is_full_keeps_the_array_of_before(toys, predictor, tmp_path, monkeypatch, capsys):
-    file = write(tmp_path / "in/a.png", picture(0))
-    predictor.predict(file).save(tmp_path / "out")
-    before = (tmp_path / "out/a.x.npy").read_bytes()
-    results = predictor.predict(picture(9, 200, 150))
-    named = Results((replace(results[0], name="a"),), results.images, results.forms, results.categories)
-    write_bytes = Path.write_bytes
-
-    def full(path, content):
-        if path.suffix == ".npy":
-            write_bytes(path, content[:100])
-            raise OSError(errno.ENOSPC, "No space left on device")
-        return write_bytes(path, content)
-
-    monkeypatch.setattr(Path, "write_bytes", full)
-    said = f"{tmp_path}/out/a.x.npy: cannot be written: No space left on device; make room on the disk"
-    with pytest.raises(UserError, match=re.escape(said)):
-        named.save(tmp_path / "out")
-    assert (tmp_path / "out/a.x.npy").read_bytes() == before
-    assert run(main, [*toys, str(file), "--output", str(tmp_path / "out")]) == 1
-    assert f"skipped: {file}: {said}" in capsys.readouterr().err
-    assert (tmp_path / "out/a.x.npy").read_bytes() == before
-
-
-def test_results_of_a_stream_are_made_one_batch_at_a_time(predictor):
-    asked = []
-
-    def images():
-        for number in range(100):
-            asked.append(number)
-            yield picture(number)
-
-    stream = predictor.stream(images(), batch_size=2, workers=0)
-    first = next(stream)
-    assert np.array_equal(first.draw()[..., 0], picture(0)[..., 0])
-    assert len(asked) == 2
-    assert torch.is_grad_enabled()
-    stream.close()
-
-
 @pytest.mark.parametrize(("workers", "batch_size"), [(0, 1), (2, 3), (1, 8)])
 def test_results_before_an_error_come_before_it(workers, batch_size, predictor, tmp_path):
     files = [write(tmp_path / f"{number}.png", picture(number)) for number in range(8)]
@@ -295,18 +213,6 @@ def test_results_before_an_error_come_before_it(workers, batch_size, predictor, 
         with pytest.raises(UserError, match=message):
             got.extend(one.name for one in predictor.stream(images, batch_size=batch_size, workers=workers))
         assert got == ["0", "1", "2", "3", "4"]
-
-
-def test_a_stream_that_leaves_out(predictor, tmp_path):
-    files = [write(tmp_path / f"{number}.png", picture(number)) for number in range(4)]
-    files[1].write_bytes(b"no picture")
-    files[3].write_bytes(b"no picture")
-    stream = predictor.stream([*files, torn()], batch_size=1, workers=0, skip=True)
-    with pytest.warns(UserWarning, match="no readable picture") as warned:
-        assert [one.image.id for one in stream] == [1, 3]
-    lines = [str(one.message) for one in warned]
-    assert [line.partition(": no readable picture")[0] for line in lines] == [str(files[1]), str(files[3]), "images[4]"]
-    assert {one.filename for one in warned} == {__file__}
 
 
 def test_what_a_stream_left_out_is_warned_of_before_an_error(predictor):
@@ -342,46 +248,14 @@ def test_random_images_of_a_generator(predictor):
     assert len(set(drawn[0])) > 2
 
 
-def test_generators_of_all_gpus_are_kept(monkeypatch):
-    """`torch.manual_seed` seeds all of them."""
-    kept = []
-    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 3)
-    monkeypatch.setattr(torch.cuda, "get_rng_state", lambda device: f"state {device}")
-    monkeypatch.setattr(torch.cuda, "set_rng_state", lambda state, device: kept.append((device, state)))
-    with random_kept():
-        assert kept == []
-    assert kept == [(0, "state 0"), (1, "state 1"), (2, "state 2")]
-
-
-def test_the_help_changes_an_injector_that_a_prediction_runs():
-    (key,) = re.findall(r"--set (predict\.injectors\.\w+)\.", HELP)
-    recipe = read_yaml(ROOT / "recipes/pose.yaml")
-    injector = recipe["predict"]["injectors"][key.rpartition(".")[2]]
-    assert injector["output"] in recipe["predict"]["save"]
-
-
 @pytest.mark.parametrize("shape", [(5, 6, 9), (6, 9)])
-def test_pictures_of_another_shape_are_refused(shape, predictor, monkeypatch):
-    monkeypatch.setattr(toy_photos.Reds, "examples", lambda self, photo: [example(photo, torch.zeros(shape))])
+def test_pictures_of_another_shape_are_refused(shape, toys, monkeypatch):
+    example = {"x": np.zeros(shape, np.float32), "y": np.zeros(shape, np.float32), "name": "a", "facts": []}
+    monkeypatch.setattr(toy_photos.Reds, "examples", lambda self, photo: [example])
     message = re.escape(f"predict.save.x: found the shape {shape}; a picture is (3 or 1, height, width); save it as ")
+    masks = load(toys[1], recipe=toys[0], device="cpu", settings={"predict.save": {"x": "mask"}})
     with pytest.raises(UserError, match=message):
-        load_mask(predictor).predict(picture(0), skip=True)  # another photo would not do, either
-
-
-def example(photo, x):
-    return {"x": x.numpy(), "y": x.numpy(), "name": photo.name, "facts": []}
-
-
-def load_mask(predictor):
-    return load(predictor.model, recipe=predictor.recipe, device="cpu", settings={"predict.save": {"x": "mask"}})
-
-
-def test_a_picture_of_bytes_in_one_channel_is_grey(predictor, monkeypatch):
-    red = torch.from_numpy(picture(7)[None, :, :, 0])
-    monkeypatch.setattr(toy_photos.Reds, "examples", lambda self, photo: [example(photo, red)])
-    (one,) = load_mask(predictor).predict(picture(0))
-    assert np.array_equal(one.draw(), np.repeat(picture(7)[..., :1], 3, axis=2))
+        masks.predict(picture(0), skip=True)  # another photo would not do, either
 
 
 def test_values_that_are_no_numbers_are_no_black_picture(predictor, tmp_path, monkeypatch):
@@ -399,27 +273,18 @@ def test_values_that_are_no_numbers_are_no_black_picture(predictor, tmp_path, mo
     )
 
 
-def test_the_recipe_of_a_run_is_the_one_that_the_pipeline_names(toys, tmp_path, monkeypatch):
-    pipeline = {"vars": [{"recipes": {"reds": {"params": "recipe.yaml"}}}]}
-    (tmp_path / "dvc.yaml").write_text(to_yaml(pipeline))
-    (tmp_path / "runs").mkdir()
-    (tmp_path / "run").rename(tmp_path / "runs/reds")
-    monkeypatch.chdir(tmp_path / "runs")
-    for place in ("reds", "reds/model", tmp_path / "runs/reds"):
-        assert load(place).recipe == tmp_path / "recipe.yaml"
-    (tmp_path / "dvc.yaml").unlink()
+def test_a_model_may_hold_the_whole_recipe(toys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     with pytest.raises(UserError, match=r"no dvc\.yaml above it names its recipe; name the params file"):
-        load("reds")
-    own = tmp_path / "runs/reds/model/recipe.yaml"
-    recipe = read_yaml(tmp_path / "recipe.yaml")
-    own.write_text(
-        to_yaml(read_yaml(own) | {key: recipe[key] for key in ("evaluate", "predict", "metrics", "runtime")})
-    )
+        load("run")
+    own, recipe = tmp_path / "run/model/recipe.yaml", read_yaml(Path(toys[0]))
+    sections = {key: recipe[key] for key in ("evaluate", "predict", "metrics", "runtime")}
+    own.write_text(to_yaml(read_yaml(own) | sections))
     (own.parent / "SHA256SUMS").unlink(missing_ok=True)
-    assert load("reds").recipe == Path("reds/model/recipe.yaml")
+    assert load("run").recipe == Path("run/model/recipe.yaml")
 
 
-def test_settings_and_what_is_wrong_with_them(toys, tmp_path):
+def test_settings_and_what_is_wrong_with_them(toys):
     predictor = load(
         toys[1], recipe=toys[0], settings={"predict.save": {"x": "mask"}, "predict.data.pieces": np.int64(2)}
     )
@@ -427,11 +292,8 @@ def test_settings_and_what_is_wrong_with_them(toys, tmp_path):
     assert [one.name for one in predictor.predict(picture(0))] == ["000001-0", "000001-1"]
     for settings, message in {
         ("predict.data.peices", 2): "unknown argument of Reds 'peices'",
-        ("predict.mode", "🎨 Größe"): r"predict\.mode: found '🎨 Größe'; expected a name",
         ("predict.mode", "\ud800"): "unacceptable character",
-        ("predict.data.pieces", float("nan")): "settings: predict.data.pieces: .*; allowed are numbers, strings",
         ("predict.data.pieces", frozenset({1})): "settings: predict.data.pieces: .*; allowed are numbers, strings",
-        ("predict.mode", tmp_path): f"predict.mode: found '{tmp_path}'",
         ("seed", 2): "expected key=value with a dotted key of evaluate or predict",
     }.items():
         with pytest.raises(UserError, match=message):

@@ -1,6 +1,5 @@
 """Videos become videos: as many frames, as fast, of what the painter saw."""
 
-import json
 import os
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,12 +27,6 @@ def read_video(path: Path) -> tuple[list[np.ndarray], float]:
         if not there:
             return frames, video.get(cv2.CAP_PROP_FPS)
         frames.append(frame)
-
-
-def write_sizes(path: Path) -> None:
-    with video_file(path, RATE) as frames:
-        for place, size in enumerate([(33, 47), (20, 20)]):
-            frames.add(np.zeros((*size, 3), np.uint8), place)
 
 
 def levels(frames: list[np.ndarray]) -> list[int]:
@@ -81,19 +74,15 @@ def test_browsers_play_vp9_and_vp8(suffix, mark, tmp_path, capfd):
 def test_without_vp9_it_is_mpeg_4_and_a_line_says_so(tmp_path, monkeypatch, capfd):
     monkeypatch.setitem(CODECS, ".mp4", ("HEVC", *CODECS[".mp4"][1:]))  # which OpenCV's wheels do not write
     with video_file(tmp_path / "new.mp4", RATE) as frames:
-        for place in range(3):
-            frames.add(np.full((32, 48, 3), 20 * place, np.uint8), place)
+        frames.add(np.zeros((32, 48, 3), np.uint8), 0)
     assert b"mp4v" in (tmp_path / "new.mp4").read_bytes()
-    assert levels(read_video(tmp_path / "new.mp4")[0]) == [0, 1, 2]
     lost = "is MPEG-4, which browsers do not play: OpenCV writes no VP9 here"
     assert capfd.readouterr().err == f"warning: {tmp_path}/new.mp4: {lost}\n"
     monkeypatch.setitem(CODECS, ".mp4", ("HEVC",))
-    with pytest.raises(UserError, match=r"OpenCV writes no video of 2 x 2 pixels here \(HEVC\)"):
-        write_pixel(tmp_path / "other.mp4")
-
-
-def write_pixel(path: Path) -> None:
-    with video_file(path, RATE) as frames:
+    with (
+        pytest.raises(UserError, match=r"OpenCV writes no video of 2 x 2 pixels here \(HEVC\)"),
+        video_file(tmp_path / "other.mp4", RATE) as frames,
+    ):
         frames.add(np.zeros((1, 1, 3), np.uint8), 0)
 
 
@@ -101,11 +90,23 @@ def test_where_standard_error_is_closed(tmp_path):
     kept = os.dup(2)
     os.close(2)
     try:
-        write_pixel(tmp_path / "new.mp4")
+        with video_file(tmp_path / "new.mp4", RATE) as frames:
+            frames.add(np.zeros((1, 1, 3), np.uint8), 0)
     finally:
         os.dup2(kept, 2)
         os.close(kept)
     assert len(read_video(tmp_path / "new.mp4")[0]) == 1
+
+
+def test_a_frame_that_is_missing_looks_like_the_one_before(tmp_path):
+    with video_file(tmp_path / "a.mp4", 5.0) as frames:
+        for place in (1, 2, 5):
+            frames.add(np.full((33, 47, 3), 20 * place, np.uint8), place)
+        with pytest.raises(UserError, match="frame 6 has 20 x 20 pixels, those before it 48 x 34"):
+            frames.add(np.zeros((20, 20, 3), np.uint8), 6)
+    read, _ = read_video(tmp_path / "a.mp4")
+    assert levels(read) == [1, 1, 2, 2, 2, 5]
+    assert read[0].shape == (34, 48, 3)  # even, nothing is cut off
 
 
 def test_videos_that_cannot_be_read_or_written(toys, tmp_path):
@@ -144,36 +145,6 @@ def test_of_a_damaged_video_what_can_be_read(toys, tmp_path):
     assert fault.startswith(f"{clip}: ends after {there} of 12 frames")
 
 
-def test_a_frame_that_cannot_be_used_looks_like_the_one_before(toys, tmp_path, monkeypatch):
-    examples = toy_photos.Reds.examples
-
-    def unlucky(self, photo):
-        if photo.place == 2:
-            raise UserError(f"{photo.name}: unlucky")
-        return examples(self, photo)
-
-    monkeypatch.setattr(toy_photos.Reds, "examples", unlucky)
-    clip, predictor = write_video(tmp_path / "clip.avi", 5), load(toys[1], recipe=toys[0])
-    with pytest.warns(UserWarning, match="clip-000002: unlucky"):
-        results = predictor.predict_video(clip, tmp_path / "new.mp4", progress=False)
-    assert levels(read_video(tmp_path / "new.mp4")[0]) == [0, 1, 1, 3, 4]
-    assert results.faults == ("clip-000002: unlucky",)
-
-
-def test_the_command_writes_a_video_and_records(toys, tmp_path):
-    clip = write_video(tmp_path / "clip.avi", 5)
-    assert run(main, [*toys, str(clip), "--batch-size", "2", "--output", str(tmp_path / "out")]) == 0
-    names = {path.name for path in (tmp_path / "out").iterdir()}
-    records = {f"clip-{place:06d}.facts.json" for place in range(5)}
-    assert names == {"clip.image.webm", "predictions.csv"} | records
-    frames, rate = read_video(tmp_path / "out/clip.image.webm")
-    assert (levels(frames), rate) == (list(range(5)), RATE)
-    content = [json.loads((tmp_path / "out" / name).read_text()) for name in sorted(records)]
-    api = load(toys[1], recipe=toys[0]).predict(clip, batch_size=2)
-    assert [one.records["facts"] for one in api] == content
-    assert levels([one.draw() for one in api]) == list(range(5))
-
-
 def test_a_video_is_there_before_the_next_is_done(toys, tmp_path, monkeypatch):
     sizes = {"a": (32, 48), "b": (16, 24), "c": (32, 48), "d": (16, 24), "e": (32, 48), "f": (16, 24)}
     clips = [str(write_video(tmp_path / f"{name}.avi", 5, size)) for name, size in sizes.items()]
@@ -193,16 +164,3 @@ def test_a_video_is_there_before_the_next_is_done(toys, tmp_path, monkeypatch):
     assert not opened
     for name in sizes:
         assert levels(read_video(tmp_path / f"out/{name}.image.webm")[0]) == list(range(5))
-
-
-def test_a_frame_that_is_missing_looks_like_the_one_before(tmp_path):
-    pictures = [np.full((33, 47, 3), 20 * level, np.uint8) for level in (1, 2, 5)]
-    with video_file(tmp_path / "a.mp4", 5.0) as frames:
-        for place, one in zip((1, 2, 5), pictures, strict=True):
-            frames.add(one, place)
-    read, _ = read_video(tmp_path / "a.mp4")
-    assert levels(read) == [1, 1, 2, 2, 2, 5]
-    assert read[0].shape == (34, 48, 3)  # even, nothing is cut off
-    with pytest.raises(UserError, match="frame 1 has 20 x 20 pixels, those before it 48 x 34"):
-        write_sizes(tmp_path / "b.mp4")
-    assert not (tmp_path / "b.mp4").exists()

@@ -61,7 +61,7 @@ def test_a_picture_of_a_pair_is_refused_with_the_key_that_decides(tmp_path):
     assert whole["x"].shape == (3, 12, 16)
 
 
-@pytest.mark.parametrize("size", [(12, 16), (40, 53), (12, 12), (40, 30), (12, 30), (12, 34), (6, 32)])
+@pytest.mark.parametrize("size", [(12, 16), (40, 53), (12, 12), (12, 34), (6, 32)])
 def test_other_shapes_need_no_layout(size, tmp_path):
     photo = write(tmp_path / "1.png", np.zeros((*size, 3), np.uint8))
     (one,) = photos().examples(photo)

@@ -3,7 +3,6 @@ import threading
 import numpy as np
 import pytest
 
-from figura.base.errors import UserError
 from figura.injectors.tensors import Interpolate
 from figura.prediction.runner import needed
 from figura.prediction.streaming import batch_by_shape, prefetch
@@ -58,19 +57,6 @@ def test_reading_ahead_keeps_the_order_and_a_limit(workers):
         assert found == place * place
         assert len(asked) - place <= 2 * workers + 1
     assert (threading.main_thread() in threads) == (workers == 0)
-
-
-@pytest.mark.parametrize("workers", [0, 2])
-def test_an_error_comes_after_what_was_read_before_it(workers):
-    def read(number):
-        if number in (3, 5):
-            raise UserError(f"photo {number}")
-        return number
-
-    values = []
-    with pytest.raises(UserError, match="photo 3"):
-        values.extend(prefetch(range(9), read, workers))  # `extend` keeps what came before
-    assert values == [0, 1, 2]
 
 
 def test_only_injectors_that_lead_to_what_is_wanted():
