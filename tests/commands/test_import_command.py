@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +14,7 @@ from test_import_junyanz import Patches, ResNet, UNet
 
 from figura.base.exit_status import run
 from figura.base.yaml12 import read_yaml, to_yaml
-from figura.commands.import_weights.__main__ import main
+from figura.commands.import_weights.__main__ import importers, main
 from figura.engine.build import build_networks
 from figura.engine.weights import load_weights
 from figura.recipe.load import check_recipe
@@ -80,8 +81,6 @@ def test_settings_that_no_name_shows(tmp_path, capsys):
     path = recipe_with(tmp_path, generator=GENERATOR | {"norm": "instance"})
     said = refused("junyanz", UNet(3, 3, 5, 4, "batch").state_dict(), tmp_path, capsys, "--recipe", str(path))
     assert "settings differ:\n  networks.generator.norm: found 'instance'; the file needs 'batch'\n" in said
-    assert "missing model.model.0.bias, of shape (4,), for first.convolution.bias" in said
-    assert "left over model.model.1.model.2.running_mean, of shape (8,)" in said
 
 
 def test_several_networks_of_a_type(tmp_path, capsys):
@@ -98,15 +97,6 @@ def test_several_networks_of_a_type(tmp_path, capsys):
     assert "the file holds pix2pix.PatchDiscriminator; the recipe has painter" in said
     assert imports(state, tmp_path, "--recipe", path, "--network", "back") == 0
     assert "networks.back.weights" in capsys.readouterr().out
-
-
-def test_channels_of_a_condition(tmp_path, capsys):
-    """A discriminator's file says how many channels it reads in all; a recipe says how many are the condition's."""
-    entry = {"type": "pix2pix.PatchDiscriminator", "in_channels": 1, "out_channels": 3, "features": 4, "norm": "batch"}
-    entry |= {"padding": "zeros", "biases": "with_instance_norm"}
-    path = recipe_with(tmp_path, discriminator=entry)
-    assert imports(drawn(Patches(4, 4, 3, "batch")).state_dict(), tmp_path, "--recipe", path) == 0
-    capsys.readouterr()
 
 
 def test_a_model_is_not_replaced(tmp_path, capsys):
@@ -130,54 +120,23 @@ def test_a_model_is_not_replaced(tmp_path, capsys):
     assert not (tmp_path / "weights.pth").exists()
 
 
-def test_the_page_of_imports_names_every_kind_and_its_commands_parse():
-    from figura.commands.import_weights.__main__ import _parse, importers
-
-    kinds = importers()
-    page = Path(__file__).parents[2] / "docs/import.md"
-    commands = [
-        line.split()[2:] for line in page.read_text().replace("\\\n", " ").splitlines()
-        if line.startswith("    figura import ")
-    ]  # fmt: skip
-    parsed = [_parse(words, kinds) for words in commands]
-    assert {args.kind for args in parsed} == set(kinds)
-    recipes = {args.recipe for args in parsed if args.recipe} - {Path("mine.yaml")}
-    assert recipes
-    assert all((page.parents[1] / recipe).is_file() for recipe in recipes)
-
-
 def test_a_project_has_kinds_of_its_own(tmp_path):
     """A kind is a module `import_KIND` with a `plan`, in a system of the project's own or of figura."""
     mine = tmp_path / "models/mine"
     mine.mkdir(parents=True)
-    for one in (mine.parent / "__init__.py", mine / "__init__.py", mine / "import_nothing.py"):
-        one.write_text("")
-    (mine / "import_theirs.py").write_text(
-        "from figura.base.errors import UserError\n\n\ndef plan(tensors):\n    raise UserError('no theirs')\n"
-    )
-    (mine / "import_own.py").write_text(
-        "TYPE, RECIPE = 'mine.Net', 'own.yaml'\n\n\ndef plan(tensors, network, heads):\n    ...\n"
-    )
-    torch.save({"a": torch.zeros(1)}, tmp_path / "a.pth")
+    for name, text in {
+        "../__init__.py": "", "__init__.py": "", "import_nothing.py": "",
+        "import_own.py": "TYPE, RECIPE = 'mine.Net', 'own.yaml'\n\n\ndef plan(tensors, network, heads):\n    ...\n",
+    }.items():  # fmt: skip
+        (mine / name).write_text(text)
 
-    def said(kind, *options):
-        words = [sys.executable, "-m", "figura", "import", kind, "a.pth", "--output", "o.safetensors", *options]
+    def said(kind):
+        words = [sys.executable, "-m", "figura", "import", kind, "a.pth", "--output", "o.safetensors"]
         environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
-        return subprocess.run(words, check=False, cwd=tmp_path, env=environment, capture_output=True, text=True)
+        return subprocess.run(words, check=False, cwd=tmp_path, env=environment, capture_output=True, text=True).stderr
 
-    assert "a.pth, as theirs: no theirs; its 1 tensors begin with a" in said("theirs").stderr
-    assert "own: --recipe is needed, such as own.yaml" in said("own").stderr
-    refused = said("nothing").stderr
-    kinds = [
-        "efficientnet_lite",
-        "esrgan",
-        "junyanz",
-        "nectargan",
-        "openpifpaf",
-        "own",
-        "spandrel",
-        "theirs",
-        "vunet_pytorch",
-    ]
-    assert all(f"'{kind}'" in refused for kind in kinds)
-    assert refused.count("'") == 2 * (len(kinds) + 1)  # each kind, and the one asked for
+    assert "own: --recipe is needed, such as own.yaml" in said("own")
+    kinds = set(re.findall(r"'(\w+)'", said("nothing"))) - {"nothing"}
+    assert kinds == {"own", *importers()}
+    page = (Path(__file__).parents[2] / "docs/import.md").read_text()
+    assert all(f"figura import {kind} " in page for kind in importers())

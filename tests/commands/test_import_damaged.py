@@ -20,7 +20,6 @@ from test_import_vunet import port
 from figura.base.errors import UserError
 from figura.base.exit_status import run
 from figura.commands.import_weights.__main__ import main
-from figura.commands.import_weights.plan import numbers
 from figura.commands.import_weights.tensor_files import read_tensors
 
 STATES = {
@@ -50,7 +49,7 @@ def test_damage_to_any_tensor(which, tmp_path, capsys):
     kind, make = STATES[which]
     state = make()
     names = [name for name in state if not name.endswith("num_batches_tracked")]
-    for name in [names[0], *names[1 :: len(names) // 8 + 1], names[-1]]:
+    for name in (names[0], names[len(names) // 2], names[-1]):
         damaged = [torch.zeros(()), state[name][:0], torch.full_like(state[name], torch.nan), state[name].int()]
         for value, word in zip(damaged, ("shape ()", "shape (0", "NaN", "torch.int32"), strict=True):
             said = refused(kind, state | {name: value}, tmp_path, capsys)
@@ -63,16 +62,10 @@ def test_damage_to_any_tensor(which, tmp_path, capsys):
         (
             "basicsr",
             "conv_first",
-            "there is no tensor conv_first.weight: the file is damaged, or holds another network",
+            "no tensor conv_first.weight: the file is damaged, or holds another network",
         ),
-        ("basicsr", "conv_last", "there is no tensor conv_last.weight"),
         ("basicsr", "body.0", "there is body.1, but no body.0"),
-        ("released", "RRDB_trunk.0", "there is RRDB_trunk.1, but no RRDB_trunk.0"),
-        ("numbered", "model.1.sub.0", "there is model.1.sub.1, but no model.1.sub.0"),
         ("numbered", "model.10", "the convolutions behind model.1 are numbered 3, 6, 8, not"),
-        ("numbered", "model.3", "the convolutions behind model.1 are numbered 6, 8, 10, not"),
-        ("vgg", "conv0_0", "there is no tensor body.0.rdb1.conv1.weight"),
-        ("resnet", "model.11", "there is model.12, but no model.11"),
         ("patches", "model.5", "there is no tensor model.5.weight"),
         ("port", "e_theta.in_op", "there is no tensor e_theta.in_op.weight"),
     ],
@@ -81,18 +74,6 @@ def test_a_module_is_missing(which, module, said, tmp_path, capsys):
     kind, make = STATES[which]
     state = {name: value for name, value in make().items() if not name.startswith(f"{module}.")}
     assert said in line(kind, state, tmp_path, capsys)
-
-
-def test_modules_that_only_a_list_can_tell(tmp_path, capsys):
-    """Both doublings of BasicSR's network are in all its files, so that without them it is none of scale 1."""
-    state = {name: value for name, value in basicsr().state_dict().items() if "conv_up" not in name}
-    assert "missing conv_up2.weight, of shape (8, 8, 3, 3), for ups.1.weight" in refused(
-        "esrgan", state, tmp_path, capsys
-    )
-    state = {name: value for name, value in UNet(3, 3, 6, 2, "none").state_dict().items() if value.shape[0] != 8}
-    assert "missing model.model.1.model.3.model.1.weight, of shape (8, 4, 4, 4)" in refused(
-        "junyanz", state, tmp_path, capsys
-    )
 
 
 @pytest.mark.parametrize("which", STATES)
@@ -104,42 +85,6 @@ def test_files_of_another_program(which, tmp_path, capsys):
         assert "tensors begin with" in said
     if which == "patches":
         assert "are of kind junyanz" in line("nectargan", make(), tmp_path, capsys)
-
-
-def test_channels(tmp_path, capsys):
-    """Four times the channels of the output are those of squares of 2 x 2 pixels; other numbers are channels."""
-    state = basicsr().state_dict()
-    for channels, (scale, inputs) in {12: (2, 3), 48: (1, 3), 4: (4, 4), 13: (4, 13)}.items():
-        content = state | {"conv_first.weight": torch.ones(8, channels, 3, 3)}
-        _, entry = imported("esrgan", content, tmp_path, capsys)
-        assert (entry["scale"], entry["in_channels"]) == (scale, inputs)
-
-
-def test_numbers_of_blocks():
-    names = dict.fromkeys(["body.0.a", "body.1.a", "body.1.b", "body.10", "other.7.a"], torch.zeros(1))
-    assert numbers(names, "body.") == range(2)
-    assert numbers(names, "other.", first=None) == range(7, 8)
-    assert not numbers(names, "none.")
-    with pytest.raises(UserError, match=r"there is body\.1, but also body\.0"):
-        numbers(names, "body.", first=1)
-    with pytest.raises(UserError, match=r"there is far\.999999999, but no far\.0"):
-        numbers({"far.999999999.a": torch.zeros(1)}, "far.")
-
-
-@pytest.mark.parametrize("zipped", [True, False])
-def test_files_that_are_cut_off(zipped, tmp_path, capsys):
-    source, out = tmp_path / "source.pth", tmp_path / "out.safetensors"
-    torch.save(basicsr().state_dict(), source, _use_new_zipfile_serialization=zipped)
-    whole = source.read_bytes()
-    for length in (0, 1, 3, 100, len(whole) // 3, len(whole) // 2, len(whole) - 30, len(whole) - 1):
-        source.write_bytes(whole[:length])
-        status = run(main, ["esrgan", str(source), "--output", str(out)])
-        said = capsys.readouterr().err
-        assert status == 1
-        assert "source.pth: cannot be read as weights of PyTorch (" in said
-        assert "if it may be cut off or damaged, copy it again" in said
-        assert len(said.splitlines()) == 1
-    assert not out.exists()
 
 
 def test_a_byte_that_changed(tmp_path):
@@ -159,7 +104,6 @@ def test_a_byte_that_changed(tmp_path):
     ("content", "said"),
     [
         ([], "holds no state dictionary; one is needed, alone or under params_ema"),
-        ({"a.weight": torch.zeros(1), "step": 3}, "holds no state dictionary; it holds step (int);"),
         ({"params": argparse.Namespace(a=1)}, "it holds params (argparse.Namespace)"),
         (dict.fromkeys("abcdefg", 1), "it holds a (int), b (int), c (int), d (int), e (int), ...; one is needed"),
         (collections.defaultdict(list, {"a": torch.zeros(1)}), "cannot be read as weights of PyTorch"),
@@ -173,10 +117,13 @@ def test_files_without_one_network(content, said, tmp_path, capsys):
 
 
 @pytest.mark.parametrize("content", [b"<!DOCTYPE html>", b"version https://git-lfs.github.com/spec/v1\n", b"PK\3\4"])
-def test_files_of_another_format(content, tmp_path):
+def test_files_of_another_format(content, tmp_path, capsys):
     (tmp_path / "a.pth").write_bytes(content)
-    with pytest.raises(UserError, match=r"a\.pth: cannot be read as weights of PyTorch"):
-        read_tensors(tmp_path / "a.pth")
+    assert run(main, ["esrgan", str(tmp_path / "a.pth"), "--output", str(tmp_path / "out.safetensors")]) == 1
+    (said,) = capsys.readouterr().err.splitlines()
+    assert "a.pth: cannot be read as weights of PyTorch (" in said
+    assert "if it may be cut off or damaged, copy it again" in said
+    assert not (tmp_path / "out.safetensors").exists()
     (tmp_path / "a.safetensors").write_bytes(content)
     with pytest.raises(UserError, match=r"a\.safetensors: not a readable safetensors file"):
         read_tensors(tmp_path / "a.safetensors")

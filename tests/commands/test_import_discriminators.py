@@ -93,7 +93,7 @@ def lively(network):
     return network
 
 
-@pytest.mark.parametrize(("size", "channels"), [(8, 3), (32, 1), (128, 3)])
+@pytest.mark.parametrize(("size", "channels"), [(8, 3), (128, 1)])
 def test_vgg(size, channels, tmp_path, capsys):
     theirs = lively(VGG(size, channels, 4))
     ours, entry = imported("esrgan", {"params": theirs.state_dict()}, tmp_path, capsys)

@@ -135,9 +135,7 @@ def test_resnet(kind, blocks, drop, tmp_path, capsys):
     assert largest(ours(x)["image"], expected) < 1e-9
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("layers", [1, 3, 5])
-@pytest.mark.parametrize("inputs", [3, 0])
+@pytest.mark.parametrize(("kind", "layers", "inputs"), [("batch", 1, 3), ("instance", 3, 0), ("none", 5, 3)])
 def test_discriminator(kind, layers, inputs, tmp_path, capsys):
     """Of pairs, and of pictures alone as CycleGAN's."""
     theirs = drawn(Patches(inputs + 3, 4, layers, kind))
@@ -187,8 +185,6 @@ def test_what_does_not_fit(tmp_path, capsys):
     ]
     pixel = {"net.0.weight": torch.zeros(4, 6, 1, 1)}
     assert "PixelDiscriminator" in refused("junyanz", pixel, tmp_path, capsys)
-    said = refused("junyanz", {"conv.weight": torch.zeros(4, 6, 1, 1)}, tmp_path, capsys)
-    assert "its 1 tensors begin with conv.weight" in said
     zeros = {name.replace("conv_block.1.", "conv_block.0."): value for name, value in
              ResNet(3, 3, 4, 1, "none").state_dict().items()}  # fmt: skip
     assert "figura has reflection padding" in refused("junyanz", zeros, tmp_path, capsys)

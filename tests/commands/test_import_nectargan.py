@@ -100,7 +100,7 @@ def test_parameters_of_the_default_generator():
         assert sum(p.numel() for p in Generator(3, 64, 6, False, False).parameters()) == 54_404_675
 
 
-@pytest.mark.parametrize(("layers", "most"), [(1, 512), (2, 512), (3, 512), (4, 16), (5, 16)])
+@pytest.mark.parametrize(("layers", "most"), [(1, 512), (3, 512), (5, 16)])
 def test_discriminator(layers, most, tmp_path, capsys):
     theirs = drawn(Discriminator(3, 8, layers, most))
     ours, entry = imported("nectargan", {"state_dict": theirs.state_dict()}, tmp_path, capsys)
@@ -112,10 +112,6 @@ def test_discriminator(layers, most, tmp_path, capsys):
 def test_what_does_not_fit(tmp_path, capsys):
     later = Generator(3, 4, 3, False, False).state_dict() | {"bottleneck.1.weight": torch.zeros(32, 32, 3, 3)}
     assert "after 0.2.3" in refused("nectargan", later, tmp_path, capsys)
-    state = Generator(3, 4, 3, False, False).state_dict()
-    del state["downs.1.conv.0.weight"]
-    said = refused("nectargan", state, tmp_path, capsys)
-    assert "as nectargan: there is downs.2, but no downs.1: the file is damaged" in said
     shallow = {
         name: value for name, value in Generator(3, 4, 3, False, False).state_dict().items() if "downs.2" not in name
     }
