@@ -120,6 +120,7 @@ def verdicts(printed: str) -> dict[str, str]:
         ("drawing.psnr.value", float("inf"), "violated"),
         ("distance.value", 4.49, "within"),  # the wider of 0.4 and 0.5
         ("distance.value", 4.51, "violated"),
+        ("distance.value", 10**400, "violated"),  # more than a float holds
         ("drawing.images", 11, "violated"),
         ("drawing.ssim.value", float("nan"), "violated"),
         ("drawing.ssim.value", None, "violated"),
@@ -148,27 +149,17 @@ def test_a_metric_that_is_not_finite_fails_though_the_commit_has_the_same(value,
     write(altered("distance.value", value))
     git("commit", "-qam", "not finite")
     assert run(main, []) == 1
-    output = capsys.readouterr()
-    assert output.err == "error: not reproduced: toy.distance.value\n"
-    row = output.out.splitlines()[1].split()
-    assert row == ["!", "toy.distance.value", str(value), str(value), "exact", "violated"]
+    assert capsys.readouterr().err == "error: not reproduced: toy.distance.value\n"
     write(altered("seconds", value))  # no rule compares it
     git("commit", "-qam", "ignored")
     assert run(main, []) == 0
 
 
-@pytest.mark.parametrize("value", [10**400, -(10**308)], ids=["value", "distance"])
-def test_a_whole_number_that_no_float_holds_fails(value, capsys):
-    """Neither it nor its distance from the commit's value."""
-    write(altered("distance.value", 10**308))
-    git("commit", "-qam", "large")
-    write(altered("distance.value", value))
-    assert run(main, []) == 1
-    assert capsys.readouterr().err == "error: not reproduced: toy.distance.value\n"
-
-
 @pytest.mark.parametrize("metric", ["drawing.ssim", "drawing.ssim.low", "drawing", "source"])
-def test_a_metric_that_is_gone_fails(metric, capsys):
+def test_a_metric_that_is_gone_fails_and_a_new_one_passes(metric, capsys):
+    write(altered("drawing.added", 3.0))
+    assert run(main, []) == 0
+    assert verdicts(capsys.readouterr().out)["toy.drawing.added"] == "new"
     write(altered(metric, ...))
     assert run(main, []) == 1
     output = capsys.readouterr()
@@ -176,29 +167,22 @@ def test_a_metric_that_is_gone_fails(metric, capsys):
     assert "error: not reproduced: toy." in output.err
 
 
-def test_a_file_that_the_pipeline_no_longer_makes_is_not_compared_with_itself(capsys):
+def test_files_that_the_pipeline_or_the_commit_lost(capsys):
     Path("dvc.yaml").write_text(PIPELINE.replace("toy, ", ""))
     assert run(main, []) == 1
     assert "8 vanished, 1 identical" in capsys.readouterr().out.splitlines()[-1]
-
-
-def test_a_commit_that_lost_a_file_is_no_measure(capsys):
+    Path("dvc.yaml").write_text(PIPELINE)
     Path("metrics/full/second.json").write_text('{"images": 3}')
-    git("rm", "-q", "--cached", "metrics/full/toy.json")
     git("add", "metrics/full/second.json")
-    git("commit", "-qm", "lost")
-    assert run(main, []) == 1
-    assert capsys.readouterr().err == (
-        "error: --revision HEAD: dvc.lock names metrics/full/toy.json, and the commit has no such file\n"
-    )
-
-
-def test_a_new_metric_is_said_and_passes(capsys):
-    write(altered("drawing.added", 3.0))
-    Path("metrics/full/second.json").write_text('{"l1": 0.5}')
-    assert run(main, []) == 0
-    found = verdicts(capsys.readouterr().out)
-    assert (found["toy.drawing.added"], found["second.l1"]) == ("new", "new")
+    for lost, said in (
+        ("metrics/full/toy.json", "dvc.lock names metrics/full/toy.json, and the commit has no such file"),
+        ("dvc.lock", "it has no dvc.lock"),
+        ("metrics/full/second.json", "it has no metrics/full/*.json"),
+    ):
+        git("rm", "-q", "--cached", lost)
+        git("commit", "-qm", "lost")
+        assert run(main, []) == 1
+        assert capsys.readouterr().err == f"error: --revision HEAD: {said}\n"
 
 
 @pytest.mark.parametrize(
@@ -240,13 +224,21 @@ def test_the_row_says_both_values_their_difference_and_what_is_allowed(capsys):
     assert set(verdicts(capsys.readouterr().out).values()) == {"identical", "ignored"}
 
 
-def test_the_most_specific_pattern_holds_alone(capsys):
-    Path("metrics/tolerances.yaml").write_text('"toy.*": ignore\n"*": exact\n"toy.drawing.*": {absolute: 1.0}\n')
+def test_the_most_specific_pattern_holds_alone_and_counts_are_exact(capsys):
+    Path("metrics/tolerances.yaml").write_text('"toy.*": ignore\n"*": exact\n"toy.drawing.*": {interval: 9}\n')
     write(altered("distance.value", 8.0))
     assert run(main, []) == 0
-    write(altered("drawing.psnr.value", 21.5))
+    write(altered("drawing.images", 11))
     assert run(main, []) == 1
-    assert "violated" in capsys.readouterr().out
+    assert capsys.readouterr().err == "error: not reproduced: toy.drawing.images\n"
+
+
+@pytest.mark.parametrize(("value", "status"), [(0.50004, 0), (0.5 + 1e-12, 0), (0.5001, 1)])
+def test_an_interval_without_width_leaves_room_for_rounding(value, status, capsys):
+    write(altered("drawing.ssim", {"value": 0.5, "low": 0.5, "high": 0.5}))
+    git("commit", "-qam", "all examples agree")
+    write(altered("drawing.ssim", {"value": value, "low": 0.5, "high": 0.5}))
+    assert run(main, []) == status
 
 
 def test_a_rule_of_a_file_without_metrics_is_no_misspelling(capsys):
@@ -289,6 +281,11 @@ def test_a_malformed_file_of_tolerances_is_refused(text, said, capsys):
         (lambda: Path("dvc.lock").unlink(), [], "dvc.lock: no such file; `dvc repro` writes it"),
         (lambda: Path("dvc.lock").write_text("<<<<<<< HEAD"), [], "dvc.lock' validation failed"),
         (lambda: write("[1]"), [], "metrics/full/toy.json: found str, expected a map"),
+        (
+            lambda: write({"try": METRICS}),
+            [],
+            "metrics of a try, which no result is compared with",
+        ),
         (lambda: Path("metrics/full/toy.json").write_text('{"a": '), [], "metrics/full/toy.json: not valid JSON"),
         (lambda: Path("metrics/full/toy.json").write_bytes(b"\xff"), [], "byte 0 is no UTF-8"),
     ],
@@ -297,42 +294,6 @@ def test_what_cannot_be_read_is_said(break_it, arguments, said, capsys):
     break_it()
     assert run(main, arguments) == 1
     assert said in capsys.readouterr().err
-
-
-def test_a_revision_without_results_is_said(capsys):
-    git("rm", "-q", "--cached", "dvc.lock")
-    git("commit", "-qm", "no lock")
-    assert run(main, []) == 1
-    git("rm", "-q", "--cached", "metrics/full/toy.json")
-    git("commit", "-qm", "no metrics")
-    assert run(main, []) == 1
-    assert capsys.readouterr().err.splitlines() == [
-        "error: --revision HEAD: it has no dvc.lock",
-        "error: --revision HEAD: it has no metrics/full/*.json",
-    ]
-
-
-def test_a_count_is_exact_where_only_an_interval_is_given(capsys):
-    Path("metrics/tolerances.yaml").write_text('"*": {absolute: 100}\n"toy.drawing.*": {interval: 9}\n')
-    write(altered("drawing.images", 11))
-    assert run(main, []) == 1
-    assert capsys.readouterr().err == "error: not reproduced: toy.drawing.images\n"
-
-
-@pytest.mark.parametrize(("value", "status"), [(0.50004, 0), (0.5 + 1e-12, 0), (0.5001, 1)])
-def test_an_interval_without_width_leaves_room_for_rounding(value, status, capsys):
-    write(altered("drawing.ssim", {"value": 0.5, "low": 0.5, "high": 0.5}))
-    git("commit", "-qam", "all examples agree")
-    write(altered("drawing.ssim", {"value": value, "low": 0.5, "high": 0.5}))
-    assert run(main, []) == status
-
-
-def test_bounds_that_are_no_numbers_are_no_scale(capsys):
-    write(altered("drawing.ssim.low", None))
-    assert run(main, []) == 0
-    git("commit", "-qam", "undefined bound")
-    assert run(main, []) == 1
-    assert "toy.drawing.ssim has no interval" in capsys.readouterr().err
 
 
 def test_the_projects_own_file_fits_its_metrics():
@@ -349,20 +310,7 @@ def test_the_projects_own_file_fits_its_metrics():
     assert {"data/prepared/people", "data/prepared/pairs"} <= rows.keys()
 
 
-@pytest.mark.parametrize("where", ["", " of HEAD"])
-def test_a_try_is_no_result(where, capsys):
-    write({"try": METRICS})
-    if where:
-        git("commit", "-qam", "try")
-        write(METRICS)
-    assert run(main, []) == 1
-    assert capsys.readouterr().err == (
-        f"error: metrics/full/toy.json{where}: metrics of a try, which no result is compared with; "
-        "set train.try: false\n"
-    )
-
-
-@pytest.mark.parametrize("value", [".nan", "12", "{a: b}", "[x]", "null"])
+@pytest.mark.parametrize("value", [".nan", "[x]"])
 def test_a_hash_in_the_lock_that_is_no_text(value):
     lock = f"stages: {{prepare@people: {{outs: [{{path: data/prepared/people, md5: {value}}}]}}}}"
     with pytest.raises(

@@ -95,18 +95,13 @@ def test_page_and_markdown_have_the_figures_of_the_metrics_files(
     assert all((project / "md" / name).is_file() for name in pictures)
 
 
-def test_a_recipe_without_results_says_what_is_missing(project: Path) -> None:
-    main([])
-    text = text_of((project / "report.html").read_text())
-    assert "Judges pictures." in text
-    assert "left out: metrics/judged.json: no such file" in text
-    assert "plots/judged/pictures: no pictures; run `dvc repro`" in text
-
-
-def test_a_try_is_marked(project: Path) -> None:
+def test_a_try_is_marked_and_a_recipe_without_results_says_what_is_missing(project: Path) -> None:
     write("metrics/toy.json", {"try": SUMMARY})
     write("metrics/full/toy.json", {"try": FULL})
-    main(["--recipe", "toy"])
+    main([])
     text = text_of((project / "report.html").read_text())
     assert "A try: its figures are no result." in text
     assert "21.12" in text
+    assert "Judges pictures." in text
+    assert "left out: metrics/judged.json: no such file" in text
+    assert "plots/judged/pictures: no pictures; run `dvc repro`" in text

@@ -1,6 +1,5 @@
 """Scores and pictures that have nothing to judge are left out, with a line that says why."""
 
-import json
 from pathlib import Path
 
 import pandas as pd
@@ -42,11 +41,6 @@ class NoPicture(Picture):
         raise NotApplicableError(LACK)
 
 
-class Faulty(Score):
-    def __call__(self, dump, bootstrap):
-        raise UserError("the dump is damaged")
-
-
 class Wrong(Score):
     def __call__(self, dump, bootstrap):
         return {"head": {"error": 0.5, "errors": 1}, "error": {"value": 1.0, "low": 0.5, "high": 2.0}}
@@ -58,28 +52,15 @@ def dump(tmp_path):
     return Dump(sealed(tmp_path))
 
 
-def test_a_score_without_anything_to_judge_is_left_out(dump):
-    said = []
-    assert compute_metrics(toy.checked(CHANGES), dump, say=said.append) == {"plain": {"rows": 1}}
-    assert said == [f"metrics.scores.pairs: left out: {LACK}"]
-
-
-def test_a_picture_likewise(dump, tmp_path, capsys):
+def test_what_has_nothing_to_judge_is_left_out(dump, tmp_path, capsys):
+    assert compute_metrics(toy.checked(CHANGES), dump) == {"plain": {"rows": 1}}
     draw_pictures(toy.checked(CHANGES), dump, tmp_path)
     assert (tmp_path / "plain.png").is_file()
     assert not (tmp_path / "pairs.png").exists()
-    assert capsys.readouterr().out == f"metrics.pictures.pairs: left out: {LACK}\n"
-
-
-def test_a_folder_of_pictures_is_there_if_all_are_left_out(dump, tmp_path):
+    said = [f"metrics.{kind}.pairs: left out: {LACK}" for kind in ("scores", "pictures")]
+    assert capsys.readouterr().out.splitlines() == said
     draw_pictures(toy.checked({**CHANGES, "metrics.pictures.plain": ...}), dump, tmp_path / "plots/pictures")
     assert list((tmp_path / "plots/pictures").iterdir()) == []
-
-
-def test_a_fault_is_a_fault(dump):
-    with pytest.raises(UserError, match="damaged"):
-        compute_metrics(toy.checked(CHANGES), dump, {"faulty": Faulty()})
-    assert json.dumps(compute_metrics(toy.checked(CHANGES), dump, {})) == "{}"
 
 
 def test_a_key_with_which_dvc_takes_metrics_for_unreadable_is_refused(dump):
@@ -112,18 +93,16 @@ def test_a_summary_has_few_numbers_and_what_they_are_beside():
         "l1": {"metric": "new.l1", "beside": "old.l1"},
         "alone": {"metric": "new.l1"},
         "nose": {"metric": "new.parts.nose", "beside": "new.count"},
+        "gone": {"metric": "absent.l1"},
+        "lone": {"metric": "new.l1", "beside": "absent.l1"},
     }
-    assert summary_of(entries, FULL) == {
+    said = []
+    assert summary_of(entries, FULL, said.append) == {
         "l1": {"value": 0.5, "low": 0.4, "high": 0.6, "baseline": 0.8},
         "alone": {"value": 0.5, "low": 0.4, "high": 0.6},
         "nose": {"value": 2, "baseline": 7},
+        "lone": {"value": 0.5, "low": 0.4, "high": 0.6},
     }
-
-
-def test_a_summary_lacks_what_does_not_apply():
-    said = []
-    entries = {"gone": {"metric": "absent.l1"}, "l1": {"metric": "new.l1", "beside": "absent.l1"}}
-    assert summary_of(entries, FULL, said.append) == {"l1": FULL["new"]["l1"]}
     assert said == ["metrics.summary.gone: left out, as its score is"]
 
 
