@@ -1,15 +1,10 @@
 """Dumps on a full disk, dumps that were damaged, dumps of others: one line that names the file."""
 
-import errno
 import json
 import os
-import resource
 import shutil
-import signal
 import subprocess
-import sys
 from io import BytesIO
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -24,7 +19,7 @@ from figura.base.errors import UserError
 from figura.base.exit_status import run
 from figura.base.yaml12 import to_yaml
 from figura.data.formats.skeletons import COCO
-from figura.dump import Dump, RecordsFile, Table, write_file, write_value
+from figura.dump import Dump, RecordsFile, write_value
 from figura.engine.build import build_networks
 from figura.evaluation.trained import write_dump
 from models.pose.dump_evaluation import evaluate
@@ -86,22 +81,15 @@ def said(folder, capsys):
     return status, *(line.removeprefix("error: ") for line in lines if "warning" not in line.lower())
 
 
-def test_checksums_are_those_of_all_files(whole):
+def test_checksums_are_those_of_all_files(whole, spoilt, capsys):
     """In the format of `sha256sum`, without a line that names no file."""
+    assert said(spoilt, capsys) == (0,)
     done = subprocess.run(["sha256sum", "-c", "--quiet", "SHA256SUMS"], cwd=whole / "dump", check=False)
     assert done.returncode == 0
     listed = [line[66:] for line in (whole / "dump/SHA256SUMS").read_text().splitlines()]
     there = {path.relative_to(whole / "dump").as_posix() for path in (whole / "dump").rglob("*") if path.is_file()}
     assert sorted(listed) == sorted(there - {"SHA256SUMS"})
     assert {"averages/mean.npy", "grids.csv", "examples.csv", "inputs/000000.y.npy"} <= there
-
-
-def test_a_whole_dump_is_judged(spoilt, capsys):
-    assert said(spoilt, capsys) == (0,)
-
-
-def half(path):
-    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
 
 
 def flipped(path):
@@ -115,32 +103,22 @@ def pipe(path):
     os.mkfifo(path)
 
 
-DAMAGES = {
-    "empty": lambda path: path.write_bytes(b""),
-    "zeroed": lambda path: path.write_bytes(bytes(path.stat().st_size)),
-    "half": half,
-    "flipped": flipped,
-    "missing": lambda path: path.unlink(),
-    "pipe": pipe,
-}
-FILES = ["examples.csv", "grids.csv", "averages/mean.npy", "inputs/000001.y.npy", "plain/000000.image.image.png"]
+DAMAGES = {"flipped": flipped, "missing": lambda path: path.unlink(), "pipe": pipe}
+REASONS = {"flipped": "damaged: its checksum differs", "missing": "no such file", "pipe": "no regular file"}
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_any_damage_of_any_file_is_one_line(damage, spoilt, capsys):
-    for name in [*(FILES if damage == "flipped" else FILES[:1]), "SHA256SUMS"]:
-        path = spoilt / "dump" / name
-        content = path.read_bytes()
-        DAMAGES[damage](path)
-        status, line = said(spoilt, capsys)
-        reason = {"missing": "no such file", "pipe": "no regular file"}.get(damage, "damaged: its checksum differs")
-        advice = "the eval-dump stage first" if (name, damage) == ("examples.csv", "missing") else "eval-dump again"
-        if name == "SHA256SUMS" and damage != "missing":  # a file that it no longer names rightly
-            assert (status, line.startswith(str(spoilt / "dump")), line.endswith(advice)) == (1, True, True)
-        else:
-            assert (status, line) == (1, f"{path}: {reason}; run {advice}")
-        path.unlink(missing_ok=True)
-        path.write_bytes(content)
+@pytest.mark.parametrize("name", ["examples.csv", "averages/mean.npy", "plain/000000.image.image.png", "SHA256SUMS"])
+def test_any_damage_of_any_file_is_one_line(damage, name, spoilt, capsys):
+    """tests/reliability damages more, at random."""
+    path = spoilt / "dump" / name
+    DAMAGES[damage](path)
+    status, line = said(spoilt, capsys)
+    advice = "the eval-dump stage first" if (name, damage) == ("examples.csv", "missing") else "eval-dump again"
+    if (name, damage) == ("SHA256SUMS", "flipped"):  # a file that it no longer names rightly
+        assert (status, line.startswith(str(spoilt / "dump")), line.endswith(advice)) == (1, True, True)
+    else:
+        assert (status, line) == (1, f"{path}: {REASONS[damage]}; run {advice}")
 
 
 def test_a_mark_of_a_try_that_is_lost_or_added_is_detected(spoilt, capsys):
@@ -176,29 +154,21 @@ NUMBERS = "history/validation.csv"
 OTHERS = [
     (ARRAY, npy("|O"), NO_ARRAY),  # a pickle
     (ARRAY, npy(shape="(1000000000000, 3)"), NO_ARRAY),
-    (ARRAY, npy(shape="(1, 4, 5)"), NO_ARRAY),
-    (ARRAY, npy(shape="(-1, 3)"), NO_ARRAY),
     (ARRAY, npy(shape="(" * 5000), NO_ARRAY),
     (ARRAY, b"no array", NO_ARRAY),
     (ARRAY, npy(values=np.full(16, np.nan, "<f4").tobytes()), "16 of 16 values are NaN or infinite"),
     (PICTURE, picture("RGBA", (4, 4)), "4 channels; a picture of a dump has 1 or 3"),
-    (PICTURE, picture("I;16", (4, 4)), "values of uint16: a picture of 8 bits is needed"),
     (PICTURE, picture("L", (8193, 8193)), "8193 x 8193 pixels; at most 67108864 are read"),
     (PICTURE, b"GIF89a", "no readable picture"),
-    (TABLE, b"", "no readable table: No columns to parse from file"),
     (TABLE, b"\xa4,\x00\n\xff\n", "no readable table: "),
     (TABLE, b"mode,loss.a\nplain,1,2,3\n", "no readable table: a row has more cells than there are columns"),
     (TABLE, b"index,loss.a\n0,1\n", EMPTY),
-    (TABLE, b"mode,loss.a\nplain,nan\n", f"column 'loss.a' {NO_NUMBERS}"),
     (TABLE, b"mode,size\nplain,1e999\n", f"column 'size' {NO_NUMBERS}"),
     (NUMBERS, None, "no such file"),
-    (NUMBERS, b"", "no table of numbers: No columns to parse from file"),
     (NUMBERS, bytes(99) + b"\n", "no column 'step', or it has empty cells"),
     (NUMBERS, ROWS.replace(b"0.5", b"0.0\x115"), "column 'distance.raw' holds texts"),
-    (NUMBERS, ROWS + b"nan,1,1,1\n", "column 'step' holds nan; a finite number is needed"),
     (NUMBERS, ROWS + b"9" * 400 + b",1,1,1\n", "column 'step' holds texts, or too large numbers"),
     (NUMBERS, ROWS[:-3], CUT_OFF),
-    (NUMBERS, ROWS + b"8,0.25\n", CUT_OFF),
 ]
 
 
@@ -250,75 +220,20 @@ def test_what_is_not_finite_is_not_dumped(changes, where, tmp_path):
     advice = "are NaN or infinite; look at the weights and at this example"
     assert str(caught.value) == f"{tmp_path}/dump: {where} {advice}"
     assert not (tmp_path / "dump/examples.csv").exists()
-
-
-def test_records_that_are_not_finite_are_refused(tmp_path):
     file = RecordsFile(tmp_path / "people.json")
     with pytest.raises(UserError, match=r"people\.json: NaN or infinity in the record \{'score': nan\}"):
         file.add([{"score": 1.0}, {"score": float("nan")}])
-
-
-@pytest.mark.parametrize("at", [1, 5, 12])
-def test_a_disk_that_is_full_for_a_moment_is_an_error(at, tmp_path, monkeypatch):
-    """One write of a file fails, and all after it would succeed."""
-    written, write = [], Path.write_bytes
-
-    def fails_once(path, content):
-        written.append(path)
-        if len(written) == at:
-            write(path, content[:1])
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        return write(path, content)
-
-    monkeypatch.setattr(Path, "write_bytes", fails_once)
-    recipe = toy.checked(CHANGES)
-    with pytest.raises(UserError) as caught:
-        write_dump(recipe, build_networks(recipe), tmp_path / "dump")
-    reason = "cannot be written: No space left on device; make room on the disk, or write elsewhere, and run this again"
-    assert str(caught.value) == f"{written[at - 1]}: {reason}"
-    assert not (tmp_path / "dump/examples.csv").exists()
-
-
-def written(kind, folder):
-    """Write more than 5000 bytes."""
-    if kind == "file":
-        write_file(folder / "a.bin", bytes(6000))
-        return
-    file = Table(folder / "a.csv") if kind == "table" else RecordsFile(folder / "a.json")
-    for number in range(10**6, 10**6 + 1000):
-        file.add({"a": number} if kind == "table" else [{"a": number}])
-    file.close()
-
-
-@pytest.mark.parametrize("kind", ["file", "table", "records"])
-def test_a_limit_of_the_size_is_an_error(kind, tmp_path):
-    """The system's own limit: part of the bytes are written, then the write fails."""
-    process = os.fork()
-    if process == 0:
-        try:
-            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-            resource.setrlimit(resource.RLIMIT_FSIZE, (5000, 5000))
-            with pytest.raises(UserError, match=r"/a\.\w+: cannot be written: File too large; make room on the disk"):
-                written(kind, tmp_path)
-            os._exit(0 if kind == "file" or not {"a.csv", "a.json"} & set(os.listdir(tmp_path)) else 3)
-        except BaseException as error:  # noqa: BLE001  # pytest must not go on in the child
-            print(repr(error), file=sys.stderr)
-            os._exit(2)
-    assert os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) == 0
 
 
 def test_records_of_people_are_checked(tmp_path):
     good = {"image_id": 1, "category_id": 1, "score": 0.5, "keypoints": [1.0] * 51, "bbox": [0, 0, 1, 1]}
     for change, reason in (
         ({"score": None}, "score is None; a finite number is needed"),
-        ({"score": True}, "score is True; a finite number is needed"),
         ({"area": float("nan")}, "area is nan; a finite number is needed"),
         ({"keypoints": "a"}, "keypoints is 'a'; a list of finite numbers is needed"),
-        ({"keypoints": [1e400] * 51}, "keypoints is [inf"),
         ({"bbox": [0, 1]}, "bbox has 2 numbers; 4 are needed"),
         ({"image_id": "1"}, "image_id is '1'; an integer is needed"),
         ({"iscrowd": "0"}, "iscrowd is '0'; a whole number is needed"),
-        ({"num_keypoints": 2.5}, "num_keypoints is 2.5; a whole number is needed"),
     ):
         for part, records in (("poses", [good, good | change]), ("inputs", [])):
             (tmp_path / part).mkdir(exist_ok=True)

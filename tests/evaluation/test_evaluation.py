@@ -45,13 +45,17 @@ def examples(count):
     return [toy.Ramps(7).example(index, np.random.default_rng(0)) for index in range(count)]
 
 
-def test_every_instance_of_every_mode_in_order(made):
-    table = made[0].table
-    assert len(table) == 7 * (1 + 3 + 1)
-    assert made[0].mode("plain").table["index"].tolist() == list(range(7))  # batches of 3, 3 and 1
-    noisy = made[0].mode("noisy").table
-    assert sorted(zip(noisy["index"], noisy["draw"], strict=True)) == [(i, d) for i in range(7) for d in range(3)]
-    assert set(table["dataset"]) == {"ramps"}
+def test_every_instance_of_every_mode_in_order_with_noise_of_its_own(made):
+    dump, _ = made
+    assert len(dump.table) == 7 * (1 + 3 + 1)
+    assert dump.mode("plain").table["index"].tolist() == list(range(7))  # batches of 3, 3 and 1
+    noisy = dump.mode("noisy")
+    draws = sorted(zip(noisy.table["index"], noisy.table["draw"], strict=True))
+    assert draws == [(index, draw) for index in range(7) for draw in range(3)]
+    plain = {row["index"]: row["image"] for row in dump.mode("plain")}
+    noise = np.stack([row["image"] - plain[row["index"]] for row in noisy])
+    assert len({array.tobytes() for array in noise}) == len(noise) == 21
+    assert noise.std() == pytest.approx(0.5, rel=0.2)
 
 
 def test_losses_are_those_of_each_instance(made):
@@ -79,14 +83,6 @@ def test_files_are_the_instances_own(made):
         np.testing.assert_allclose(row["image"], expected, atol=1e-6)
         assert "mean" not in row
     assert all(row["mean"].shape == (1, 1, 1) and "image" not in row for row in dump.mode("means"))
-
-
-def test_draws_differ_and_their_noise_is_the_asked(made):
-    dump, _ = made
-    plain = {row["index"]: row["image"] for row in dump.mode("plain")}
-    noise = np.stack([row["image"] - plain[row["index"]] for row in dump.mode("noisy")])
-    assert len({array.tobytes() for array in noise}) == len(noise) == 21
-    assert noise.std() == pytest.approx(0.5, rel=0.2)
 
 
 @pytest.mark.parametrize("workers", [0, 1])
@@ -122,29 +118,29 @@ def test_averages_are_means_over_training_examples(made):
 
 
 def test_averages_are_of_plain_pictures_where_the_data_has_splits(tmp_path):
-    """Training's jitter is left out: the training split is opened as `evaluate.data` opens its own."""
+    """Training's jitter is left out: the training split is opened as `evaluate.data` opens its own.
+
+    A loss of weight 0 has no column, and the networks' modes come back.
+    """
     kind = {"type": "toy.Split", "length": 9}
     changes = {
         "data.train": {"ramps": {**kind, "split": "train", "jitter": 0.3}},
         "data.validation": {"ramps": {**kind, "split": "validation"}},
         "evaluate.data": {"ramps": {"split": "test"}},
         "evaluate.averages": {"mean_x": {"of": "x", "examples": 9}},
+        "losses.square.weight": 0.0,
     }
-    dump, _ = dump_of(tmp_path, changes)
+    recipe = toy.checked(changes)
+    networks = build_networks(recipe)
+    networks["painter"].layer.eval()
+    Evaluation(recipe, networks, tmp_path, Accelerator()).write()
+    assert (networks["painter"].training, networks["painter"].layer.training) == (True, False)
+    dump = Dump(tmp_path)
+    assert [name for name in dump.table if name.startswith("loss.")] == ["loss.distance"]
     plain = [toy.Split(9, "train").example(i, np.random.default_rng(0))["x"] for i in range(9)]
     np.testing.assert_allclose(dump.average("mean_x"), np.mean(plain, axis=0), atol=1e-6)
     judged = toy.Split(9, "test").example(4, np.random.default_rng(0))["x"]
     assert np.abs(dump[4]["x"] - judged).max() <= 1 / 255 + 1e-6
-
-
-def test_modes_of_the_networks_come_back(tmp_path):
-    recipe = toy.checked()
-    networks = build_networks(recipe)
-    networks["painter"].layer.eval()
-    Evaluation(recipe, networks, tmp_path, Accelerator()).write()
-    assert networks["painter"].training
-    assert networks["painter"].dropout.training
-    assert not networks["painter"].layer.training
 
 
 class Even(Injector):
@@ -155,40 +151,6 @@ class Even(Injector):
     def __call__(self, state, networks, step):
         pairs = zip(state["x"], state["index"].tolist(), strict=True)
         state.add("even", [None if index % 2 else one for one, index in pairs])
-
-
-def test_what_is_none_is_not_saved(made, tmp_path, monkeypatch):
-    monkeypatch.setattr(toy, "Even", Even, raising=False)
-    mode = {
-        "injectors": {"paint": PAINT, "even": {"type": "toy.Even"}},
-        "save": {"even": "array", "image": "array"},
-    }
-    dump, _ = dump_of(tmp_path / "dump", CHANGES | {"evaluate.modes": {"plain": mode}})
-    rows = dump.mode("plain")
-    assert rows.table["file.even"].isna().tolist() == [False, True] * 3 + [False]
-    assert sorted(path.name for path in (tmp_path / "dump" / "plain").glob("*.even.npy")) == [
-        f"00000{index}.even.npy" for index in (0, 2, 4, 6)
-    ]
-    np.testing.assert_array_equal(rows.value(4, "even"), examples(7)[4]["x"])
-    np.testing.assert_array_equal(rows.value(3, "image"), made[0].mode("plain").value(3, "image"))
-
-
-def test_a_loss_of_weight_0_has_no_column(tmp_path):
-    dump, _ = dump_of(tmp_path, {"losses.square.weight": 0.0})
-    assert "loss.distance" in dump.table
-    assert "loss.square" not in dump.table
-
-
-def test_several_datasets_and_names_of_their_own(tmp_path):
-    """Places count over the whole split; what an example calls `index` does not move it; texts are kept."""
-    named = {"type": "toy.Named", "length": 4}
-    both = {"first": named, "second": {**named, "length": 3, "offset": 2.0}}
-    dump, _ = dump_of(tmp_path, {"data.train": {"named": named}, "data.validation": both, "evaluate.batch_size": 3})
-    assert dump.table["index"].tolist() == list(range(7))
-    assert dump.table["dataset"].tolist() == ["first"] * 4 + ["second"] * 3
-    assert dump.table["word"].tolist() == ["w0", "w1", "w2", "w3", "w0", "w1", "w2"]
-    values = [row["y"].mean() for row in dump]
-    np.testing.assert_allclose(values, [0.0, 0.05, 0.1, 0.15, 1.0, 1.05, 1.1], atol=1e-6)
 
 
 class Kinds(toy.Ramps):
@@ -204,11 +166,13 @@ class Kinds(toy.Ramps):
         return super().example(index, random) | {"found": found, "size": float(index) / 2}
 
 
-def test_records_numbers_and_groups(tmp_path, monkeypatch):
-    monkeypatch.setattr(toy, "Kinds", Kinds, raising=False)
-    mode = {"injectors": {"paint": PAINT}, "save": {"found": "records", "size": "number"}}
+def test_records_numbers_groups_and_what_is_none(tmp_path):
+    mode = {
+        "injectors": {"paint": PAINT, "even": {"type": "test_evaluation.Even"}},
+        "save": {"found": "records", "size": "number", "even": "array"},
+    }
     changes = {
-        "data.validation": {"kinds": {"type": "toy.Kinds", "length": 6}},
+        "data.validation": {"kinds": {"type": "test_evaluation.Kinds", "length": 6}},
         "evaluate": {"batch_size": 2, "inputs": {"found": "records"}, "modes": {"plain": mode}, "timing": True},
     }
     dump, _ = dump_of(tmp_path / "dump", changes)
@@ -218,4 +182,20 @@ def test_records_numbers_and_groups(tmp_path, monkeypatch):
     expected = [{"id": 10 * index + n} for index in rows["index"] for n in range(index % 3)]
     assert dump.records("found") == dump.mode("plain").records("found") == expected
     assert (rows["ms.paint"] > 0).all()
-    assert rows.set_index("index")["loss.distance"].notna().all()
+    assert rows["file.even"].isna().tolist() == [False, False, True, True, False, True]
+    assert sorted(path.name for path in (tmp_path / "dump/plain").glob("*.even.npy")) == [
+        f"00000{place}.even.npy" for place in (0, 2, 4)
+    ]
+    np.testing.assert_array_equal(dump.mode("plain").value(4, "even"), examples(5)[4]["x"])
+
+
+def test_several_datasets_and_names_of_their_own(tmp_path):
+    """Places count over the whole split; what an example calls `index` does not move it; texts are kept."""
+    named = {"type": "toy.Named", "length": 4}
+    both = {"first": named, "second": {**named, "length": 3, "offset": 2.0}}
+    dump, _ = dump_of(tmp_path, {"data.train": {"named": named}, "data.validation": both, "evaluate.batch_size": 3})
+    assert dump.table["index"].tolist() == list(range(7))
+    assert dump.table["dataset"].tolist() == ["first"] * 4 + ["second"] * 3
+    assert dump.table["word"].tolist() == ["w0", "w1", "w2", "w3", "w0", "w1", "w2"]
+    values = [row["y"].mean() for row in dump]
+    np.testing.assert_allclose(values, [0.0, 0.05, 0.1, 0.15, 1.0, 1.05, 1.1], atol=1e-6)

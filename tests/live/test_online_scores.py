@@ -3,18 +3,15 @@
 import csv
 import errno
 import os
-import random
 
 import numpy as np
 import pytest
-import torch
 import toy
 from trainings import outputs
 from two_processes import run_in_two
 
 from figura.base.errors import UserError
 from figura.base.sampling import evenly_spaced
-from figura.base.seeding import random_kept
 from figura.dump import Dump
 from figura.engine.data import ValidationBatches
 from figura.evaluation.evaluate import Evaluation
@@ -22,7 +19,7 @@ from figura.evaluation.trained import load_trained, write_dump
 from figura.live import listeners
 from figura.live.scores import OnlineScores
 from figura.report.interfaces import NotApplicableError, Score
-from figura.report.metrics import build_scores, compute_metrics, flattened
+from figura.report.metrics import compute_metrics, flattened
 from figura.training.trainer import Trainer
 
 PAINT = {"type": "Forward", "network": "painter", "inputs": {"x": "x"}, "outputs": {"image": "image"}}
@@ -74,15 +71,6 @@ class Absent(Score):
         raise NotApplicableError("nobody is in two pictures")
 
 
-class Marked(toy.Ramps):
-    """Ramps with a name that validation has not."""
-
-    names = (*toy.Ramps.names, "mark")
-
-    def example(self, index, random):
-        return super().example(index, random) | {"mark": np.float32(index)}
-
-
 def trained(run, names=None, content=None, **scores):
     asked = {"runtime.scores": {"names": names, **scores}} if names else {}
     recipe = toy.checked(CHANGES | asked, content)
@@ -101,6 +89,8 @@ def test_training_ends_in_the_same_bytes_with_and_without(tmp_path):
     trained(tmp_path / "without")
     assert len(rows(tmp_path / "with")) == 12
     assert outputs(tmp_path / "with") == outputs(tmp_path / "without")
+    scored = tmp_path / "with/live/scored"
+    assert [path.relative_to(scored).as_posix() for path in scored.rglob("*.*")] == ["averages/mean_y.npy"]
     assert not (tmp_path / "without" / "live" / "scores.csv").exists()
 
 
@@ -123,37 +113,10 @@ def test_test_data_are_not_looked_at(tmp_path):
         assert rows(tmp_path / str(place))[0]["baseline.l1"] == pytest.approx(error, abs=1e-6)
 
 
-def test_with_two_ranks_one_scores_and_the_other_waits(tmp_path):
-    run_in_two(lambda: trained(tmp_path / "with", ALL, every=4))
-    assert [row["step"] for row in rows(tmp_path / "with")] == [4, 8, 12]
-    assert rows(tmp_path / "with")[0]["deviation.images"] == 12  # all of them, once
-
-
-def test_nothing_is_left_changed(run):
-    """Neither the generators, nor which modules are in training, nor gradients, nor files beside the averages."""
-    trainer = trained(run, ALL)
-    trainer.networks.live["painter"].layer.eval()
-    weights = {name: value.clone() for name, value in trainer.networks.ema["painter"].state_dict().items()}
-    modes = [module.training for network in trainer.networks.live.values() for module in network.modules()]
-    before = torch.get_rng_state(), np.random.get_state()[1].tolist(), random.getstate()
-    with random_kept():  # as the trainer does
-        trainer.listeners[0].score(13)
-    after = torch.get_rng_state(), np.random.get_state()[1].tolist(), random.getstate()
-    assert torch.equal(before[0], after[0])
-    assert before[1:] == after[1:]
-    assert modes == [module.training for network in trainer.networks.live.values() for module in network.modules()]
-    assert torch.is_grad_enabled()
-    for name, value in trainer.networks.ema["painter"].state_dict().items():
-        assert torch.equal(value, weights[name])
-    scored = run / "live" / "scored"
-    assert [path.relative_to(scored).as_posix() for path in scored.rglob("*") if path.is_file()] == [
-        "averages/mean_y.npy"
-    ]
-
-
-def test_figures_are_those_of_eval_dump_and_metrics(run):
-    """Of the averaged weights; the last row is what the stages say of the written ones."""
-    trainer = trained(run, ALL, limit=None)
+def test_figures_are_those_of_eval_dump_and_metrics(run, capsys):
+    """Of the averaged weights; the last row is what the stages say of the written ones. One that fails is a warning."""
+    trainer = trained(run, [*ALL, "broken"], limit=None)
+    assert "warning: runtime.scores at step 5: there is nothing to judge" in capsys.readouterr().out
     recipe, networks = load_trained(run / "model", trainer.recipe)
     write_dump(recipe, networks, run / "dump")
     content = recipe.model_copy(update={"metrics": recipe.metrics.model_copy(update={"scores": {
@@ -168,19 +131,6 @@ def test_figures_are_those_of_eval_dump_and_metrics(run):
     assert rows(run)[0]["baseline.l1"] == last["baseline.l1"]
 
 
-def test_scores_are_of_the_data_for_evaluation(run):
-    """Which have a name that validation lacks, and other examples."""
-    marked = {"type": "test_online_scores.Marked", "length": 3}
-    content = toy.changed({"evaluate.data": {"marked": marked}, "evaluate.inputs": {"y": "array", "mark": "number"}})
-    trainer = trained(run, ["deviation"], content)
-    recipe, networks = load_trained(run / "model", trainer.recipe)
-    write_dump(recipe, networks, run / "dump")
-    score = {"deviation": build_scores(recipe)["deviation"]}
-    *_, last = rows(run)
-    assert last == {"step": 12, **flattened(compute_metrics(recipe, Dump(run / "dump"), score))}
-    assert last["deviation.images"] == 6  # two draws of each
-
-
 def test_a_limit_takes_instances_evenly(run):
     trainer = trained(run, ["deviation"], limit=4)
     assert rows(run)[-1]["deviation.images"] == 8  # two draws of each
@@ -193,13 +143,6 @@ def test_a_limit_takes_instances_evenly(run):
         [("second", 0, 4)],
     ]
     assert list(ValidationBatches(data, 2, 10)) == list(ValidationBatches(data, 2))
-
-
-def test_a_score_that_fails_is_a_warning(run, capsys):
-    trained(run, ["broken", "deviation"])
-    assert [row["step"] for row in rows(run)] == [5, 10, 12]
-    assert rows(run)[0].keys() == {"step", "deviation.l1", "deviation.l1.low", "deviation.l1.high", "deviation.images"}
-    assert "warning: runtime.scores at step 5: there is nothing to judge" in capsys.readouterr().out
 
 
 def failing(monkeypatch, kind, name, at):
@@ -238,13 +181,11 @@ def test_rows_of_iterations_that_are_taken_again_are_cut_off(run):
     """An earlier training wrote rows; a new one begins without them."""
     (run / "live").mkdir(parents=True)
     (run / "live" / "scores.csv").write_text("step,old.figure\n0,1.0\n3,2.0\n7,3.0\n")
-    trainer = trained(run, ["deviation"])
-    assert [row["step"] for row in rows(run)] == [0, 5, 10, 12]  # `done` was 0
-    trainer.listeners[0].score(10)  # training went back
-    assert [row["step"] for row in rows(run)] == [0, 5, 10]
+    trained(run, ["deviation"]).listeners[0].score(10)  # training went back
+    assert [row["step"] for row in rows(run)] == [0, 5, 10]  # `done` was 0
 
 
-@pytest.mark.parametrize("content", [b"\xff\n", b"", b"step,a\n5,1\nten,2\n", b'step\n"1\n'])
+@pytest.mark.parametrize("content", [b"\xff\n", b"step,a\n5,1\nten,2\n"])
 def test_a_damaged_table_is_kept_under_another_name(run, content, capsys):
     (run / "live").mkdir(parents=True)
     (run / "live/scores.csv").write_bytes(content)
