@@ -154,28 +154,13 @@ def test_only_what_changed_is_written(project: Path) -> None:
         assert (manifest.stat().st_mtime_ns != before) == changes
         before = manifest.stat().st_mtime_ns
     assert "mine/losses.py" not in json.loads(manifest.read_text())["files"]
-
-
-def test_a_manifest_that_is_damaged_or_gone_is_written_again(project: Path) -> None:
-    refreshed(project)
-    manifest = project / "code/train-a.json"
     text = manifest.read_text()
-    for damage in (
-        manifest.unlink,
-        lambda: manifest.write_text(""),
-        lambda: manifest.write_text(text.replace("a", "b")),
-    ):
+    for damage in (manifest.unlink, lambda: manifest.write_text(text.replace("a", "b"))):
         damage()
-        refreshed(project)
+        (project / "code/train-gone.json").write_text("{}")
+        assert refreshed(project) == "code/train-a.json\n"
         assert manifest.read_text() == text
-    (project / "code/train-gone.json").write_text("{}")
-    refreshed(project)
-    assert not (project / "code/train-gone.json").exists()
-
-
-def test_a_module_that_cannot_be_followed_is_named(project: Path) -> None:
-    (project / "mine/losses.py").write_text("import importlib\nclass Wing:\n    x = importlib.import_module(str())\n")
-    assert "mine/losses.py:3: loads a module whose name is no constant" in refreshed(project)
+        assert not (project / "code/train-gone.json").exists()
 
 
 def test_a_manifest_that_a_running_stage_reads_stays(project: Path) -> None:

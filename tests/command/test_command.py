@@ -24,28 +24,20 @@ def test_every_command_is_listed_once_with_a_page_that_has_a_main() -> None:
     assert all(len(line) <= 80 for line in lines)
 
 
-@pytest.mark.parametrize("arguments", [[], ["--help"], ["help"], ["-h"]])
-def test_the_overview(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(arguments) == 0
-    assert capsys.readouterr().out == overview() + "\n"
-
-
-def test_an_unknown_command(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["predicct"]) == 2
-    assert capsys.readouterr().err == "figura: there is no command 'predicct'; `figura --help` lists them\n"
-
-
-@pytest.mark.parametrize("name", ["pose.scenes", "pose.nothing", "nothing.submit", "pose..submit", "."])
-def test_what_is_no_command_of_a_system(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([name]) == 2
-    assert capsys.readouterr().err.startswith(f"figura: there is no command {name!r}")
-
-
-def test_a_system_has_commands_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_overview_and_the_help_of_a_systems_command(capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments in ([], ["--help"], ["help"], ["-h"]):
+        assert main(arguments) == 0
+        assert capsys.readouterr().out == overview() + "\n"
     with pytest.raises(SystemExit) as ended:
         main(["pose.submit", "--help"])
     assert ended.value.code == 0
     assert capsys.readouterr().out.startswith("usage: figura pose.submit")
+
+
+@pytest.mark.parametrize("name", ["predicct", "pose.scenes", "nothing.submit", "pose..submit", "."])
+def test_what_is_no_command(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([name]) == 2
+    assert capsys.readouterr().err.startswith(f"figura: there is no command {name!r}")
 
 
 def test_the_overview_loads_the_standard_library_alone() -> None:
@@ -56,16 +48,6 @@ def test_the_overview_loads_the_standard_library_alone() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "['figura']"
-
-
-def test_a_tool_gets_its_arguments_and_its_exit_status_counts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(sys, "argv", ["figura"])
-    assert main(["check", str(tmp_path / "no.yaml")]) == 1
-    assert "no.yaml" in capsys.readouterr().err
-    assert main(["check", str(ROOT / "recipes/pix2pix.yaml")]) == 0
-    assert "networks: generator, discriminator" in capsys.readouterr().out
 
 
 def test_all_faults_of_all_recipes_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -22,12 +22,16 @@ def _names_for_commits(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(name, value)
 
 
-def test_all_recipes_of_the_pipeline_can_begin_a_project() -> None:
-    assert sorted(recipe_names()) == sorted(RECIPES)
-
-
-@pytest.mark.parametrize("names", [RECIPES[:1], RECIPES[1:3], ("vunet", "pose"), RECIPES])
-def test_what_is_written_is_what_lies_here(names: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    ("names", "systems"),
+    [
+        (RECIPES[:1], {"images", "people", "vunet"}),
+        (RECIPES[1:2], {"images", "pix2pix"}),
+        (RECIPES[3:], {"images", "super_resolution"}),
+        (("vunet", "pose"), {"images", "people", "pose", "vunet"}),
+    ],
+)
+def test_what_is_written_is_what_lies_here(names: tuple[str, ...], systems: set[str]) -> None:
     """All files are the repository's own; two lack the entries that the command line does not name."""
     files = project_files(names)
     cut = {"dvc.yaml", "data/params.yaml"}
@@ -35,10 +39,12 @@ def test_what_is_written_is_what_lies_here(names: tuple[str, ...]) -> None:
     for path in cut:
         lines = iter((ROOT / path).read_text().splitlines())
         assert all(line in lines for line in files[path].splitlines()), f"{path} has lines, or an order, of its own"
+    assert {path.split("/")[1] for path in files if path.startswith("models/") and path.count("/") > 1} == systems
 
 
 @pytest.mark.parametrize("names", [RECIPES[:1], RECIPES[1:3], ("vunet", "pose"), RECIPES])
 def test_the_pipeline_is_figuras_for_some_recipes(names: tuple[str, ...]) -> None:
+    assert sorted(recipe_names()) == sorted(RECIPES)
     files = project_files(names)
     pipeline, ours = parse_yaml(files["dvc.yaml"], "dvc.yaml"), read_yaml(ROOT / "dvc.yaml")
     maps = {key: value for one in pipeline["vars"] if isinstance(one, dict) for key, value in one.items()}
@@ -59,22 +65,6 @@ def test_the_pipeline_is_figuras_for_some_recipes(names: tuple[str, ...]) -> Non
         assert entry["params"] in files
 
 
-@pytest.mark.parametrize(
-    ("name", "systems"),
-    [
-        ("vunet", {"images", "people", "vunet"}),
-        ("pix2pix", {"images", "pix2pix"}),
-        ("pose", {"images", "people", "pose"}),
-        ("super_resolution", {"images", "super_resolution"}),
-    ],
-)
-def test_the_systems_are_those_that_the_recipe_needs(name: str, systems: set[str]) -> None:
-    folders = {
-        path.split("/")[1] for path in project_files([name]) if path.startswith("models/") and path.count("/") > 1
-    }
-    assert folders == systems
-
-
 def test_an_empty_folder_becomes_a_repository(tmp_path: Path) -> None:
     lines = write_project(tmp_path / "new", ["vunet"])
     assert lines[:2] == ["git init", "dvc init"]
@@ -87,24 +77,22 @@ def test_an_empty_folder_becomes_a_repository(tmp_path: Path) -> None:
     assert {path for path in written if not path.startswith(".dvc")} <= {line[3:] for line in listed.splitlines()}
 
 
-def test_what_a_repository_has_stays(tmp_path: Path) -> None:
+def test_what_a_repository_has_stays_and_what_stops_the_pipeline_is_told(tmp_path: Path) -> None:
     subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
-    for name in (".gitignore", "models/__init__.py", "models/networks.py", "stages/mine.py"):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text("# mine\n")
-    lines = write_project(tmp_path, ["pix2pix"])
+    mine = dict.fromkeys((".dvcignore", "models/__init__.py", "models/networks.py", "stages/mine.py"), "# mine\n")
+    mine[".gitignore"] = "*.yaml\n"
+    for name, text in mine.items():
+        (tmp_path / "inside" / name).parent.mkdir(exist_ok=True, parents=True)
+        (tmp_path / "inside" / name).write_text(text)
+    lines = write_project(tmp_path / "inside", ["pix2pix"])
     assert lines[0] == "dvc init"
-    assert "left as they are: .gitignore, models/__init__.py" in lines
-    for name in (".gitignore", "models/__init__.py", "models/networks.py", "stages/mine.py"):
-        assert (tmp_path / name).read_text() == "# mine\n"
-    assert (tmp_path / "recipes/pix2pix.yaml").is_file()
-    assert (tmp_path / "models/pix2pix/generator.py").is_file()
-
-
-def test_a_folder_of_a_repository(tmp_path: Path) -> None:
-    subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
-    assert write_project(tmp_path / "inside", ["vunet"])[0] == "dvc init"
-    assert (tmp_path / "inside/.dvc/config").is_file()
+    assert "left as they are: .dvcignore, .gitignore, models/__init__.py" in lines
+    assert {name: (tmp_path / "inside" / name).read_text() for name in mine} == mine
+    for written in (".dvc/config", "recipes/pix2pix.yaml", "models/pix2pix/generator.py"):
+        assert (tmp_path / "inside" / written).is_file()
+    (hidden,) = (line for line in lines if line.startswith("next: .gitignore hides dvc.yaml, data/params.yaml, "))
+    assert hidden.endswith(" from git and DVC; allow them")
+    assert any(line.startswith("next: add the lines of ") for line in lines)
 
 
 def test_files_in_the_way_leave_everything_as_it_was(tmp_path: Path) -> None:
@@ -115,29 +103,13 @@ def test_files_in_the_way_leave_everything_as_it_was(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["dvc.yaml", "params.yaml"]
 
 
-@pytest.mark.parametrize("name", ["models.py", "stages.py", "data.dvc", "recipes", "models"])
+@pytest.mark.parametrize("name", ["models.py", "data.dvc", "recipes", "models/images.py"])
 def test_a_file_where_a_folder_would_be(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).parent.mkdir(exist_ok=True)
     (tmp_path / name).write_text("")
     with pytest.raises(UserError, match=f"{name} is there already, and nothing was written"):
         write_project(tmp_path, ["pix2pix"])
-    assert [path.name for path in tmp_path.iterdir()] == [name]
-
-
-def test_what_stops_the_pipeline_is_told(tmp_path: Path) -> None:
-    subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
-    (tmp_path / ".gitignore").write_text("*.yaml\n")
-    (tmp_path / ".dvcignore").write_text("# nothing\n")
-    lines = write_project(tmp_path, ["vunet"])
-    assert "next: .gitignore hides dvc.yaml, data/params.yaml, params.yaml from git and DVC; allow them" in lines
-    assert any(line.startswith("next: add the lines of ") for line in lines)
-
-
-def test_a_module_that_a_package_would_hide_is_in_the_way(tmp_path: Path) -> None:
-    (tmp_path / "models").mkdir()
-    (tmp_path / "models/images.py").write_text("# mine\n")
-    with pytest.raises(UserError, match=r"models/images\.py is there already, and nothing was written"):
-        write_project(tmp_path, ["pix2pix"])
-    assert [path.name for path in tmp_path.rglob("*")] == ["models", "images.py"]
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == [tmp_path / name]
 
 
 def test_a_project_needs_an_installed_figura(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

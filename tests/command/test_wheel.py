@@ -36,9 +36,9 @@ def wheel(source: Path) -> Path:
 def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Python of an empty environment in which the wheel alone is installed."""
     folder = tmp_path_factory.mktemp("environment")
-    subprocess.run([sys.executable, "-m", "venv", folder], check=True)
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
     python = folder / "bin/python"
-    install = [python, "-m", "pip", "install", "--quiet", "--no-deps", "--disable-pip-version-check", wheel]
+    install = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-deps", wheel]
     subprocess.run(install, check=True)
     return python
 
@@ -88,10 +88,8 @@ def test_it_has_one_package_whose_files_are_those_of_the_repository(wheel: Path,
 
 
 def test_the_command_answers_without_any_other_package(python: Path) -> None:
-    listed = subprocess.run(
-        [python, "-m", "pip", "list", "--format=freeze"], capture_output=True, text=True, check=True
-    ).stdout
-    assert {line.partition("==")[0] for line in listed.splitlines()} <= {"figura", "pip", "setuptools"}
+    ask = [python, "-c", "from importlib.metadata import distributions as d; print({one.name for one in d()})"]
+    assert subprocess.run(ask, capture_output=True, text=True, check=True).stdout == "{'figura'}\n"
     done = subprocess.run([python.with_name("figura"), "--help"], capture_output=True, text=True, check=True)
     assert "usage: figura COMMAND" in done.stdout
 
@@ -110,7 +108,6 @@ def test_a_repository_with_models_of_its_own_becomes_a_project(complete: Path, t
         "    def forward(self, *, image, target):\n        return SIZE + 0 * image.flatten(1).mean(1)\n"
     )
     made.set("recipes/pix2pix.yaml", {"losses.G_L1.type": "mine.Flat"})
-    assert "no faults" in made.run("figura", "check").stdout
     for file, values in tiny(made.folder).items():
         made.set(file, values)
     made.run("python", "-m", "dvc", "repro")
@@ -141,12 +138,10 @@ def test_a_repository_with_models_of_its_own_becomes_a_project(complete: Path, t
     assert (tmp_path / "elsewhere/out" / f"{picture.stem}.fake.png").is_file()
 
     # a type that the project has not is the one that ships
+    (made.folder / "models/__init__.py").write_text("open('ran', 'w')\n")
     made.run("python", "-c", "from figura.systems import find_systems; find_systems(); import models.vunet.networks")
+    (made.folder / "ran").unlink()
     # strangers' types are figura's own, also where the current folder is on the path
     made.set("recipes/pix2pix.yaml", {"losses.G_L1.type": "images.L1"})
-    (made.folder / "models/__init__.py").write_text("open('ran', 'w')\n")
-    for command in (["figura", "describe"], ["python", "-m", "figura", "describe"]):
-        made.run(*command, "recipes/pix2pix.yaml", "--trusted-types-only", "--output", "flow.svg")
+    made.run("python", "-m", "figura", "describe", "recipes/pix2pix.yaml", "--trusted-types-only")
     assert not (made.folder / "ran").exists()
-    made.run("figura", "describe", "recipes/pix2pix.yaml", "--output", "flow.svg")
-    assert (made.folder / "ran").exists()

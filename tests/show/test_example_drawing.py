@@ -22,44 +22,27 @@ class Negatives(toy.Ramps):
     drawing: ClassVar[str] = "test_example_drawing.Inverted"
 
 
-def grey(value, form=None, dtype=np.float32):
-    """The level of a picture of one pixel, or None."""
-    picture = picture_of(np.full((1, 1, 1), value, dtype), form)
-    assert picture.shape == (1, 1, 3)
-    assert picture.dtype == np.uint8
-    return picture[0, 0].tolist()
-
-
 @pytest.mark.parametrize(
     ("value", "form", "level"),
     [
         (-1.0, None, 0), (-0.5, None, 64), (0.0, None, 0), (0.5, None, 128), (1.0, None, 255),  # 63.75; 127.5 is even
-        (0.0, "image", 128), (0.5, "image", 191), (1.0, "image", 255), (-3.0, "image", 0),
-        (0.5, "mask", 128), (-0.5, "mask", 0), (2.0, "mask", 255),
+        (0.0, "image", 128), (0.5, "image", 191), (-3.0, "image", 0), (0.5, "mask", 128), (-0.5, "mask", 0),
     ],
 )  # fmt: skip
 def test_levels(value, form, level):
-    assert grey(value, form) == [level] * 3
+    picture = picture_of(np.full((1, 1, 1), value, np.float32), form)
+    assert picture.dtype == np.uint8
+    assert picture.tolist() == [[[level] * 3]]
 
 
-def test_what_is_not_finite_is_magenta():
-    assert grey(np.nan) == [255, 0, 255]
-
-
-def test_bytes_stay_and_tensors_are_taken():
-    random = np.random.default_rng(0)
-    levels = random.integers(0, 256, (3, 4, 5), np.uint8)
-    np.testing.assert_array_equal(picture_of(levels), levels.transpose(1, 2, 0))
+def test_values_that_are_no_levels():
+    assert picture_of(np.full((1, 1, 1), np.nan, np.float32)).tolist() == [[[255, 0, 255]]]
+    levels = np.random.default_rng(0).integers(0, 256, (3, 4, 5), np.uint8)
     values = torch.from_numpy(levels / 127.5 - 1).to(torch.float64)
-    np.testing.assert_array_equal(picture_of(values, "image"), levels.transpose(1, 2, 0))
-
-
-@pytest.mark.parametrize("shape", [(), (4,), (3, 4), (2, 4, 4), (17, 5, 3, 3), (3, 0, 4)])
-def test_other_shapes_are_no_pictures(shape):
-    assert picture_of(np.zeros(shape, np.float32)) is None
-
-
-def test_integers_and_texts_are_no_pictures():
+    for value, form in ((levels, None), (values, "image")):
+        np.testing.assert_array_equal(picture_of(value, form), levels.transpose(1, 2, 0))
+    for shape in ((), (4,), (3, 4), (2, 4, 4), (17, 5, 3, 3), (3, 0, 4)):
+        assert picture_of(np.zeros(shape, np.float32)) is None
     assert picture_of(np.zeros((3, 4, 4), np.int64)) is None
     assert ExampleDrawing(toy.Ramps(1), {}).pictures({"name": "a", "index": 3, "box": np.zeros(4)}) == {}
 

@@ -76,11 +76,6 @@ def test_what_is_needed_is_locked_and_nothing_else(python: str, paths: tuple[Pat
     assert locked.keys() == {name for name, _ in done}
 
 
-def test_what_gpus_need_is_locked_apart() -> None:
-    assert all(name.startswith(OF_GPUS) for name in pins(USE, CUDA).keys() - pins(USE).keys())
-    assert {"nvidia-cudnn-cu13", "triton"} <= pins(CUDA).keys()
-
-
 @pytest.mark.parametrize("path", PURPOSES, ids=str)
 def test_each_entry_is_one_version_with_hashes(path: Path) -> None:
     comment, _, rest = TEXTS[path].partition("\n")
@@ -94,9 +89,13 @@ def test_each_entry_is_one_version_with_hashes(path: Path) -> None:
 
 
 def test_pytorch_is_locked_for_every_python_and_system() -> None:
-    """PyPI's files for Linux (x86_64, aarch64) and macOS, and PyTorch's builds for CPUs, which lack Python 3.14."""
-    hashes = hashes_of(entries(TEXTS[USE])["torch"])
-    assert len(hashes) >= 4 * 3 + 3 * 2
+    """PyPI's files for Linux (x86_64, aarch64) and macOS, and PyTorch's builds for CPUs, which lack Python 3.14.
+
+    What its builds for GPUs need is locked apart.
+    """
+    assert len(hashes_of(entries(TEXTS[USE])["torch"])) >= 4 * 3 + 3 * 2
+    assert all(name.startswith(OF_GPUS) for name in pins(USE, CUDA).keys() - pins(USE).keys())
+    assert {"nvidia-cudnn-cu13", "triton"} <= pins(CUDA).keys()
 
 
 def test_uv_is_asked_for_all_hashes_of_a_version_that_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,6 +105,9 @@ def test_uv_is_asked_for_all_hashes_of_a_version_that_stays(tmp_path: Path, monk
     locked = {"numpy": f"numpy==2.4.1 \\\n    --hash=sha256:{'a' * 64}\n", "six": "six==1.17.0\n"}
     compiled(["pyproject.toml"], locked)
     assert (tmp_path / "preferred").read_text() == "numpy==2.4.1\nsix==1.17.0\n"
+    stand_in(tmp_path / "uv", '#!/bin/sh\necho "error: No solution found: numpy>99" >&2\nexit 1\n')
+    with pytest.raises(UserError, match=r"^No solution found: numpy>99$"):
+        compiled(["pyproject.toml"], {})
 
 
 PAGE = """
@@ -117,37 +119,16 @@ PAGE = """
 """.format(**{letter: letter * 64 for letter in "abcd"})
 
 
-def test_hashes_of_the_builds_for_cpus_are_those_of_their_version() -> None:
-    assert cpu_builds(PAGE, "2.13.0") == {"a" * 64, "b" * 64}
-    with pytest.raises(UserError, match=r"no build of PyTorch 2\.13 for Linux"):
-        cpu_builds(PAGE, "2.13")
-
-
 def test_the_builds_for_cpus_stay_while_the_version_does(monkeypatch: pytest.MonkeyPatch) -> None:
     def entry(version: str, *letters: str) -> str:
         return " \\\n    --hash=sha256:".join([f"torch=={version}", *(letter * 64 for letter in letters)]) + "\n"
 
+    assert cpu_builds(PAGE, "2.13.0") == {"a" * 64, "b" * 64}
+    with pytest.raises(UserError, match=r"no build of PyTorch 2\.13 for Linux"):
+        cpu_builds(PAGE, "2.13")
     monkeypatch.setattr(urllib.request, "urlopen", lambda url, timeout: io.BytesIO(PAGE.encode()))
     assert with_cpu_builds(entry("2.13.0", "e"), entry("2.13.0", "e", "f")) == entry("2.13.0", "e", "f")
     assert with_cpu_builds(entry("2.13.1", "e"), entry("2.13.0", "f")) == entry("2.13.1", "d", "e")
-
-
-def test_what_uv_refuses_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    stand_in(tmp_path / "uv", '#!/bin/sh\necho "error: No solution found: numpy>99" >&2\nexit 1\n')
-    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    with pytest.raises(UserError, match=r"^No solution found: numpy>99$"):
-        compiled(["pyproject.toml"], {})
-
-
-def test_the_program_runs_from_the_root(tmp_path: Path) -> None:
-    """As `make lock` runs it; uv refuses at once, so nothing is written."""
-    stand_in(tmp_path / "uv", '#!/bin/sh\necho "error: $1 $2: offline" >&2\nexit 1\n')
-    environment = ENVIRONMENT | {"PATH": f"{tmp_path}:{ENVIRONMENT['PATH']}"}
-    command = ["make", "--dry-run", "lock"]
-    printed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    (renew,) = re.findall(r"^(python .+?) *$", printed, re.MULTILINE)
-    done = subprocess.run(renew.split(), cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout, done.stderr) == (1, "", "error: pip compile: offline\n")
 
 
 def test_the_project_itself_is_installed_by_what_is_locked() -> None:
