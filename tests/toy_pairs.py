@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 import numpy as np
 import toy
 
+from figura.base.pictures import write_png
 from figura.base.yaml12 import read_yaml
 from figura.interfaces import Example, ExampleDataset
 from figura.recipe.schema import Recipe
@@ -70,6 +71,26 @@ GRADIENT_DESCENT: dict[str, Any] = {
 def content(changes: dict[str, Any] | None = None) -> dict[str, Any]:
     """Return the shrunk recipe with values at dotted keys replaced."""
     return toy.changed(TINY | (changes or {}), read_yaml(PIX2PIX))
+
+
+def write_noise(root: Path, count: int, side: int = 16) -> None:
+    """Write pictures A|B of noise into both splits, `pair0.png` and so on; A is red and B is green."""
+    for split in ("train", "validation"):
+        for place in range(count):
+            pixels = np.random.default_rng(place).integers(0, 256, (side, 2 * side, 3), np.uint8)
+            pixels[:, :side, 1:], pixels[:, side:, ::2] = 0, 0
+            write_png(root / split / f"pair{place}.png", pixels)
+
+
+def content_of_files(root: str, direction: str = "a_to_b") -> dict[str, Any]:
+    """Return the shrunk recipe of such pictures, cropped to 12 pixels, in training at random."""
+    return content(
+        {
+            "data.common": {"type": "images.ImagePairs", "root": root, "direction": direction, "crop_size": 12},
+            "data.train": {"pairs": {"split": "train", "load_size": 16}},
+            "data.validation": {"pairs": {"split": "validation"}},
+        }
+    )
 
 
 def recipe(changes: dict[str, Any] | None = None) -> Recipe:

@@ -56,12 +56,11 @@ def costs_of(recipe, **options):
 
 def test_a_gan_is_two_panels_that_share_the_fake():
     flow = training_flow(toy.checked(content=toy.gan()))
-    data, critic, painter = flow.panels
-    assert (data.boxes[0].outputs, flow.unread) == (("x", "y"), ("index",))
-    assert [(box.title, box.network) for box in critic.boxes] == [
-        ("paint", "painter"), ("real", "critic"), ("fake", "critic"), ("real", None), ("fake", None),
-    ]  # fmt: skip
-    assert [box.title for box in painter.boxes] == ["judge", "fool", "distance"]
+    assert flow.unread == ("index",)
+    assert [[(box.title, box.network) for box in panel.boxes] for panel in flow.panels[1:]] == [
+        [("paint", "painter"), ("real", "critic"), ("fake", "critic"), ("real", None), ("fake", None)],
+        [("judge", "critic"), ("fool", None), ("distance", None)],
+    ]
     assert flow.boxes["losses.distance"].inputs == (("image", "image"), ("target", "y"))
 
 
@@ -106,6 +105,9 @@ def test_shapes_operations_and_memory_of_a_step():
     assert (costs.notes, costs.scaled) == ([], [])
     # what the graph must keep: at least x and what enters the second convolution; parameters do not count
     assert 4 * 4 * 16 * (1 + 2) <= costs.saved["painter"] <= costs.peak
+    costs = run_mode(recipe, meta_networks(recipe), "plain", 5)  # a mode keeps nothing
+    assert costs.forward == {"evaluate.modes.plain.injectors.paint": 5 * PAINT}
+    assert (costs.backward, costs.saved, costs.shapes["image"]) == ({}, {}, ("5×1×4×4",))
 
 
 def test_costs_are_proportional_to_the_batch_and_cut_by_accumulation():
@@ -127,19 +129,17 @@ def test_the_second_step_of_a_gan_goes_back_through_the_first_ones_fake():
     assert costs.backward["painter"] == through + 4 * (2 * 16 * 2 * 9 + 2 * 2 * 16 * 2)
 
 
-def test_what_asks_for_values_is_scaled_and_gradients_still_flow(monkeypatch):
-    monkeypatch.setattr(toy, "Picked", Picked, raising=False)
+def test_what_asks_for_values_is_scaled_and_gradients_still_flow():
     plain = costs_of(toy.checked())
-    recipe = toy.checked({"losses.distance.type": "toy.Picked", "losses.distance.weight": 1.0})
+    recipe = toy.checked({"losses.distance.type": "test_dataflow.Picked", "losses.distance.weight": 1.0})
     costs = costs_of(recipe)
     assert costs.scaled == ["losses.distance"]
     assert costs.notes == []
     assert costs.backward == plain.backward
 
 
-def test_what_cannot_be_carried_out_is_said_and_the_rest_goes_on(monkeypatch):
-    monkeypatch.setattr(toy, "Broken", Broken, raising=False)
-    changes = {"losses.distance.type": "toy.Broken", "losses.distance.inputs": {"image": "image"}}
+def test_what_cannot_be_carried_out_is_said_and_the_rest_goes_on():
+    changes = {"losses.distance.type": "test_dataflow.Broken", "losses.distance.inputs": {"image": "image"}}
     costs = costs_of(toy.checked(changes))
     assert costs.notes == ["losses.distance could not be carried out: ArithmeticError: no such number"]
     assert costs.shapes["image"] == ("4×1×4×4",)
@@ -147,23 +147,15 @@ def test_what_cannot_be_carried_out_is_said_and_the_rest_goes_on(monkeypatch):
     assert costs.backward == {}
 
 
-def test_networks_whose_constructor_needs_values_are_built_on_the_cpu_first(monkeypatch):
-    monkeypatch.setattr(toy, "Seen", Seen, raising=False)
+def test_networks_whose_constructor_needs_values_are_built_on_the_cpu_first():
     recipe = toy.checked(
-        {"networks.painter": {"type": "toy.Seen"}, "steps.painter.injectors.paint": {
+        {"networks.painter": {"type": "test_dataflow.Seen"}, "steps.painter.injectors.paint": {
             "type": "Forward", "network": "painter", "inputs": {"x": "x"}, "outputs": {"output": "image"},
         }, "evaluate.modes.plain.injectors.paint.outputs": {"output": "image"}}
     )  # fmt: skip
     (network,) = meta_networks(recipe).values()
     assert {p.device.type for p in network.parameters()} == {"meta"}
     assert costs_of(recipe).shapes["image"] == ("4×1×4×4",)
-
-
-def test_a_mode_keeps_nothing():
-    recipe = toy.checked()
-    costs = run_mode(recipe, meta_networks(recipe), "plain", 5)
-    assert costs.forward == {"evaluate.modes.plain.injectors.paint": 5 * PAINT}
-    assert (costs.backward, costs.saved, costs.shapes["image"]) == ({}, {}, ("5×1×4×4",))
 
 
 @pytest.mark.parametrize(
@@ -173,11 +165,10 @@ def test_a_mode_keeps_nothing():
         ({"type": "torch.optim.Adam", "lr": 0.1, "fused": True}, 2 * 4 * PAINTER + 4 * 4),  # wants values
         ({"type": "torch.optim.SGD", "lr": 0.1}, 0),
         ({"type": "torch.optim.SGD", "lr": 0.1, "momentum": 0.9}, 4 * PAINTER),
-        ({"type": "toy.Stubborn"}, None),
+        ({"type": "test_dataflow.Stubborn"}, None),
     ],
 )
-def test_footprint(monkeypatch, optimizer, state):
-    monkeypatch.setattr(toy, "Stubborn", Stubborn, raising=False)
+def test_footprint(optimizer, state):
     recipe = toy.checked({"steps.painter.optimizer": optimizer})
     networks = meta_networks(recipe)
     size = size_of(networks["painter"])
@@ -185,10 +176,6 @@ def test_footprint(monkeypatch, optimizer, state):
     taken = footprint(recipe, networks)
     assert taken.optimizers == {"painter": state}
     assert taken.total == 3 * 4 * PAINTER + (state or 0)  # weights, gradients, averages
-
-
-def test_buffers_are_weights_but_no_parameters():
-    recipe = toy.checked(content=toy.gan())
-    size = size_of(meta_networks(recipe)["critic"])
+    size = size_of(meta_networks(toy.checked(content=toy.gan()))["critic"])
     assert size.parameters == (2 * 9 + 2) + (2 + 2) + (2 + 1)
     assert size.buffer_bytes == 2 * 2 * 4 + 8  # running mean and variance, an int64 count

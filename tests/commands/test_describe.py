@@ -4,9 +4,9 @@ import re
 from pathlib import Path
 
 import cv2
-import numpy as np
 import pytest
 import torch
+import toy_pairs
 from torch.nn import functional as F
 
 from figura.base.exit_status import run
@@ -24,10 +24,7 @@ def pix2pix(tmp_path, monkeypatch):
     content = read_yaml(ROOT / "recipes/pix2pix.yaml")
     for split in ("train", "validation"):
         content["data"][split]["pairs"]["root"] = "pairs"
-        (tmp_path / "pairs" / split).mkdir(parents=True)
-        for place in range(3):
-            noise = np.random.default_rng(place).integers(0, 255, (64, 128, 3), np.uint8)
-            cv2.imwrite(str(tmp_path / "pairs" / split / f"{place}.png"), noise)
+    toy_pairs.write_noise(tmp_path / "pairs", 3, side=64)
     monkeypatch.chdir(tmp_path)
     Path("recipe.yaml").write_text(to_yaml(content))
     return Path("recipe.yaml")
@@ -66,45 +63,30 @@ def test_the_largest_batch_that_fits(pix2pix, capsys):
     assert told == pytest.approx(fitting, rel=0.01)
 
 
-@pytest.mark.parametrize("suffix", ["png", "svg"])
-def test_the_picture_is_written_and_repeatable(pix2pix, suffix):
-    for name in ("one", "two"):
-        main([str(pix2pix), "--output", f"{name}.{suffix}"])
-    assert Path(f"one.{suffix}").read_bytes() == Path(f"two.{suffix}").read_bytes()
-    if suffix == "png":
-        picture = cv2.imread("one.png")[..., ::-1]
-        for colour in ((0x2F, 0x6F, 0xB0), (0xD9, 0x79, 0x1F), (0xB0, 0x30, 0x3F)):  # generator, discriminator, losses
-            assert (picture == colour).all(axis=2).sum() > 500
+def test_the_picture_is_written_and_repeatable(pix2pix):
+    for name in ("one.png", "two.png", "one.svg", "two.svg"):
+        main([str(pix2pix), "--output", name])
+    for suffix in ("png", "svg"):
+        assert Path(f"one.{suffix}").read_bytes() == Path(f"two.{suffix}").read_bytes()
+    picture = cv2.imread("one.png")[..., ::-1]
+    for colour in ((0x2F, 0x6F, 0xB0), (0xD9, 0x79, 0x1F), (0xB0, 0x30, 0x3F)):  # generator, discriminator, losses
+        assert (picture == colour).all(axis=2).sum() > 500
 
 
-def test_a_mode_and_another_batch_size(pix2pix, capsys):
+def test_a_mode_without_data_and_bad_options(pix2pix, capsys):
     main([str(pix2pix), "--mode", "translation", "--batch-size", "5", "--output", "mode.png"])
     said = capsys.readouterr().out
     assert "mode translation, 5 examples at a time" in said
     assert "fake 5×3×64×64" in said
     assert "backward" not in said
     assert Path("mode.png").stat().st_size > 1000
-
-
-def test_without_data_names_stand_without_shapes(pix2pix, capsys):
     Path("pairs").rename("elsewhere")
     main([str(pix2pix), "--output", "picture.svg"])
     said = capsys.readouterr().out
     assert "no shapes and no costs, as no example could be read: pairs/train: no such folder" in said
     assert "×64" not in said
-    assert "G_GAN" in said
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--output", "picture.jpeg"], "picture.jpeg: expected a file that ends in .svg or .png"),
-        (["--mode", "translaton"], "no mode 'translaton' (did you mean 'translation'?)"),
-    ],
-)
-def test_bad_options_are_one_message(pix2pix, capsys, options, message):
-    assert run(main, [str(pix2pix), *options]) == 1
-    assert message in capsys.readouterr().err
+    assert run(main, [str(pix2pix), "--output", "picture.jpeg"]) == 1
+    assert "picture.jpeg: expected a file that ends in .svg or .png" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -124,20 +106,10 @@ def test_each_gradient_of_a_convolution_costs_its_forward(channels, groups, forw
         assert counter.get_total_flops() == forward
         out.sum().backward()
     assert counter.get_total_flops() == 3 * forward
-
-
-@pytest.mark.parametrize("groups", [1, 4])
-def test_transposed_convolutions(groups):
-    image = torch.randn(2, 8, 6, 7, requires_grad=True)
-    weight = torch.randn(8, 12 // groups, 4, 4, requires_grad=True)
-    forward = 2 * (2 * 8 * 6 * 7) * (12 // groups) * 16  # every input reaches 16 places of each output channel
-    with flop_counter() as counter:
-        F.conv_transpose2d(image, weight, stride=2, padding=1, groups=groups).sum().backward()
+    with flop_counter() as counter:  # nobody needs the gradient of the image
+        F.conv2d(image.detach(), weight, stride=2, padding=1, groups=groups).sum().backward()
+    assert counter.get_total_flops() == 2 * forward
+    turned = torch.randn(3, channels[1], 5, 5, requires_grad=True)
+    with flop_counter() as counter:  # every input reaches as many places of the output channels
+        F.conv_transpose2d(turned, weight, stride=2, padding=1, groups=groups).sum().backward()
     assert counter.get_total_flops() == 3 * forward
-
-
-def test_a_gradient_that_nobody_needs_costs_nothing():
-    weight = torch.randn(6, 1, 3, 3, requires_grad=True)
-    with flop_counter() as counter:
-        F.conv2d(torch.randn(1, 6, 8, 8), weight, groups=6).sum().backward()
-    assert counter.get_total_flops() == 2 * 2 * (6 * 6 * 6) * 9

@@ -54,13 +54,6 @@ def test_total_weighs_validation_as_training_was_weighted_at_that_step():
     assert validation.tolist() == [3 * 1 + 2 * 10, 2 * 2 + 4 * 10]  # step 15 lies in the window that ends at 20
 
 
-def test_live_log_of_a_folder_that_was_trained_in_again_and_resumed(tmp_path):
-    process = {"process": {"command": ["python"]}}
-    live = [process, *records([50, 100, 150], 1.0), process, *records([50, 100], 2.0), process, *records([100, 150])]
-    log = read_log(write_run(tmp_path, live=live))
-    assert log.live["images_per_second"] == ([50, 100, 150], [2.0, 40.0, 40.0])
-
-
 def test_runs_with_different_losses_share_figures(tmp_path):
     one = write_run(tmp_path / "one", live=records([10, 20]))
     other = TRAIN.rename(columns=lambda name: name.replace("late", "L1"))

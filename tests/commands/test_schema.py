@@ -81,47 +81,35 @@ def test_each_recipe_names_the_schema_and_follows_it(path: Path) -> None:
 TYPOS = [
     # a key: of the file, of a section, of an entry, of a gate, of a nested map
     ("params.yaml", "", "lossses", {"lossses": {}}),
-    ("params.yaml", "train", "evaluate_evry", {"train__evaluate_evry": 5}),
     ("params.yaml", "train.ema", "decai", {"train__ema__decai": 0.9}),
     ("params.yaml", "losses.KL", "wieght", {"losses__KL__wieght": 1.0}),
-    ("params.yaml", "steps.generator", "clipp", {"steps__generator__clipp": 1.0}),
-    ("params.yaml", "steps.generator.injectors.generate", "evry", {"steps__generator__injectors__generate__evry": 2}),
     ("params.yaml", "evaluate.modes.prior.injectors.generate", "only",
      {"evaluate__modes__prior__injectors__generate__only": "training"}),
-    ("params.yaml", "runtime.samples", "counts", {"runtime__samples__counts": 3}),
     # a name that is none
     ("params.yaml", "losses", "KL-2", {"losses__KL-2": {"type": "images.L1", "inputs": {}, "weight": 1.0}}),
     # an argument: of each kind of type, of a dataset whose type stands in `common`, of a map in an argument
     ("params.yaml", "networks.generator", "nf_strat", {"networks__generator__nf_strat": 16}),
-    ("params.yaml", "losses.color_L1", "backgroud", {"losses__color_L1__backgroud": 0.2}),
     ("params.yaml", "losses.color_L1.inputs", "imge", {"losses__color_L1__inputs__imge": "image"}),
     ("params.yaml", "losses.KL.schedule", "ende", {"losses__KL__schedule__ende": 3}),
     ("params.yaml", "steps.generator.optimizer", "momentun", {"steps__generator__optimizer__momentun": 0.9}),
     ("params.yaml", "data.common", "image_sise", {"data__common__image_sise": 64}),
-    ("params.yaml", "data.validation.people", "appearence", {"data__validation__people__appearence": "self"}),
     ("params.yaml", "evaluate.data.people", "splt", {"evaluate__data__people__splt": "test"}),
     ("params.yaml", "metrics.scores.clothes", "persons", {"metrics__scores__clothes__persons": "person_id"}),
-    ("params.yaml", "metrics.pictures.best", "colums", {"metrics__pictures__best__colums": ["pose"]}),
     ("params.yaml", "predict.data", "min_scor", {"predict__data__min_scor": 0.2}),
     ("recipes/pose.yaml", "data.train.scenes.augmentation", "blurr",
      {"data__train__scenes__augmentation__blurr": {"chance": 0.1}}),
     # a type: of ours, without a dot, of torch, of another kind
     ("params.yaml", "losses.KL.type", "vunet.LatentKl", {"losses__KL__type": "vunet.LatentKl"}),
-    ("params.yaml", "steps.generator.optimizer.type", "Moun", {"steps__generator__optimizer__type": "Moun"}),
     ("params.yaml", "steps.generator.optimizer.type", "torch.optim.Adm",
      {"steps__generator__optimizer__type": "torch.optim.Adm"}),
     ("params.yaml", "networks.generator.type", "images.L1", {"networks__generator__type": "images.L1"}),
     # a value: text, a fraction, a number out of range, another word, null
     ("params.yaml", "losses.KL.weight", "twelve", {"losses__KL__weight": "twelve"}),
     ("params.yaml", "train.steps", "14.5", {"train__steps": 14.5}),
-    ("params.yaml", "train.ema.decay", "1.5", {"train__ema__decay": 1.5}),
     ("params.yaml", "train.precision", "fp12", {"train__precision": "fp12"}),
-    ("params.yaml", "networks.generator.nf_max", "None", {"networks__generator__nf_max": None}),
-    ("params.yaml", "losses.color_L1.background", "dark", {"losses__color_L1__background": "dark"}),
     ("params.yaml", "steps.generator.optimizer.betas", "[0.9]", {"steps__generator__optimizer__betas": [0.9]}),
     # something is missing
     ("params.yaml", "", "seed", {"seed": DROP}),
-    ("params.yaml", "losses.KL", "weight", {"losses__KL__weight": DROP}),
     ("params.yaml", "losses.color_L1.inputs", "target", {"losses__color_L1__inputs__target": DROP}),
 ]  # fmt: skip
 
@@ -141,12 +129,9 @@ def test_a_mistake_is_found_where_it_is(recipe: str, key: str, word: str, change
     [
         {"losses__KL__type": "mypackage.losses.Wing", "losses__KL__anything": 1},
         {"networks__generator": {"type": "timm.create_model", "model_name": "resnet18"}},
-        {"losses__KL__type": "vunet.losses.LatentKL"},
         {"losses__KL__schedule": None, "runtime__samples": None},
         {"losses__KL__schedule": {"type": "WarmUp", "steps": 3, "then": LINEAR}},
         {"steps__generator__injectors__noise": {"type": "Noise", "output": "noise", "like": "image", "scale": LINEAR}},
-        {"steps__generator__lr_schedule": {"type": "Product", "of": {"one": LINEAR, "two": LINEAR}}},
-        {"steps__generator__optimizer": {"type": "torch.optim.AdamW", "lr": 1e-3, "betas": [0.9, 0.99]}},
         {"evaluate__data": {"others": {"type": "images.ImagePairs", "root": "data/prepared/pairs"}}},
     ],
 )
@@ -183,6 +168,5 @@ def test_modules_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     entry = {"type": "own_losses.Wing", "width": 1.0, "inputs": {"image": "image"}, "weight": 1.0}
     assert faults(changed("params.yaml", losses__wing=entry), by) == []
     assert faults(changed("params.yaml", losses__wing=entry | {"widht": 1.0}), by) != []
-    assert faults(changed("params.yaml", losses__wing=entry | {"type": "own_losses.Wign"}), by) != []
     with pytest.raises(UserError, match="No module named 'own_loses'"):
         main(["own_loses", "--output", str(output)])

@@ -9,7 +9,7 @@ from dumps_by_hand import sealed
 
 from figura.base.errors import UserError
 from figura.base.pictures import write_png
-from figura.commands.strips import GAP, LARGEST, WIDTH, main, strip_of
+from figura.commands.strips import LARGEST, WIDTH, main
 
 RECIPE = """
 metrics:
@@ -45,21 +45,6 @@ def test_examples_are_spread_evenly_over_those_of_the_sheet(project: Path) -> No
     # three examples of two pictures; of the nine that are chosen, 1, 3, 5, ..., every third
     levels = [row[x] for x in (100, 300, 500, 700, 900, 1100)]
     assert levels == pytest.approx([10, 10, 70, 70, 130, 130], abs=3)
-
-
-def test_pictures_of_two_shapes_keep_them(tmp_path: Path) -> None:
-    for name, shape in (("wide", (10, 40, 3)), ("high", (40, 20, 3))):
-        write_png(tmp_path / f"{name}.image.png", np.zeros(shape, np.uint8))
-    (tmp_path / "examples.csv").write_text(
-        "mode,draw,index,file.wide,file.high\nplain,0,0,wide.image.png,high.image.png\n"
-    )
-    strip = strip_of(sealed(tmp_path), {"mode": "plain", "columns": ["wide", "high"]})
-    dark = (strip[60:] == 0).all(axis=2)
-    left, right = dark[:, : WIDTH // 2], dark[:, WIDTH // 2 :]
-    width = WIDTH // 2 - GAP
-    assert left.any(axis=0).sum() == width
-    assert right.any(axis=1).sum() == pytest.approx(2 * width - 42, abs=1)
-    assert left.any(axis=1).sum() == pytest.approx(width / 4 - 42, abs=1)
 
 
 def test_a_strip_that_a_readme_should_not_load_is_refused(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ import shutil
 import signal
 import sys
 import threading
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -86,6 +87,13 @@ def test_a_folder_of_checkpoints(project, tmp_path, capsys):
     assert table["distance.mean"].is_unique
     assert (tmp_path / "out/evaluations.png").read_bytes().startswith(PNG)
 
+    cut_off(project / "run/checkpoints/step-000004", tmp_path / "torn/step-000004")
+    shutil.copytree(project / "run/checkpoints/step-000008", tmp_path / "torn/step-000008")
+    shutil.copy(project / "run/model/recipe.yaml", tmp_path / "torn/step-000004")
+    assert watch(project, tmp_path / "torn", tmp_path / "others") == 1  # after the others
+    assert "step-000004/painter.safetensors: not a readable safetensors file" in capsys.readouterr().err
+    assert pd.read_csv(tmp_path / "others/evaluations.csv")["checkpoint"].tolist() == ["step-000008"]
+
     before = contents(tmp_path / "out")
     capsys.readouterr()
     assert watch(project, project / "run/checkpoints", tmp_path / "out") == 0  # a second start has nothing to do
@@ -97,16 +105,6 @@ def test_a_folder_of_checkpoints(project, tmp_path, capsys):
     last = ("--checkpoint", project / "run/checkpoints/step-000012", "--output", tmp_path / "single")
     assert evaluate(project, *last) == 0
     assert contents(tmp_path / "single") == contents(project / "run/dump")
-
-
-def test_an_incomplete_one_is_an_error_after_the_others(project, tmp_path, capsys):
-    checkpoints = tmp_path / "checkpoints"
-    cut_off(project / "run/checkpoints/step-000004", checkpoints / "step-000004")
-    shutil.copytree(project / "run/checkpoints/step-000008", checkpoints / "step-000008")
-    shutil.copy(project / "run/model/recipe.yaml", checkpoints / "step-000004")
-    assert watch(project, checkpoints, tmp_path / "out") == 1
-    assert "step-000004/painter.safetensors: not a readable safetensors file" in capsys.readouterr().err
-    assert pd.read_csv(tmp_path / "out/evaluations.csv")["checkpoint"].tolist() == ["step-000008"]
 
 
 def forked_stage(main, words):
@@ -124,6 +122,12 @@ def forked_stage(main, words):
             os._exit(code)
     os.close(write)
     return child, os.fdopen(read)
+
+
+def hold_until_killed(words):
+    with hold(Path(words[0])):
+        print("held", flush=True)
+        signal.pause()
 
 
 def test_watching(project, tmp_path):
@@ -186,59 +190,6 @@ def test_another_split(split_project, tmp_path, capsys):
     assert "no split 'train'; there are validation, test" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (("--output", "run/dump"), "this folder is DVC's"),
-        (("--output", "run"), "something else than a dump"),
-        (("--checkpoint", "run/model", "--output", "run/model/out"), "lies in the model folder run/model; choose one"),
-    ],
-)
-def test_options_that_do_not_go_together(project, monkeypatch, capsys, options, message):
-    monkeypatch.chdir(project)
-    before = contents(project)
-    assert run_stage(eval_dump.main, ["recipe.yaml", "run", *options]) == 1
-    assert message in capsys.readouterr().err
-    assert contents(project) == before
-
-
-@pytest.fixture
-def locked(tmp_path):
-    """A folder that another process holds."""
-    (ready, told), (waits, end) = os.pipe(), os.pipe()
-    if (number := os.fork()) == 0:
-        os.close(end)
-        with hold(tmp_path / "out"):
-            os.write(told, b"1")
-            os.read(waits, 1)  # until the test has closed its end
-            os._exit(0)
-    assert os.read(ready, 1) == b"1"
-    yield tmp_path / "out"
-    os.close(end)
-    os.waitpid(number, 0)
-
-
-@pytest.mark.parametrize("watched", [False, True])
-def test_one_process_at_a_time_writes_a_dump_or_watches(project, locked, capsys, watched):
-    status = watch(project, project / "run/checkpoints", locked) if watched else evaluate(project, "--output", locked)
-    assert status == 1
-    said = capsys.readouterr().err
-    assert said.startswith(f"error: {locked}: process ")
-    assert said.endswith(" is at work there; wait for it, or stop it\n")
-    assert os.listdir(locked) == [".lock"]
-
-
-@pytest.mark.parametrize("model", ["run/model", "run/checkpoints/step-000004"])
-def test_a_model_folder_gets_no_dump(project, monkeypatch, capsys, tmp_path, model):
-    monkeypatch.chdir(project)
-    before = contents(project)
-    assert run_stage(eval_dump.main, ["recipe.yaml", model]) == 1
-    assert capsys.readouterr().err == f"error: --output: missing; {model} is a model folder, where no dump belongs\n"
-    assert run_stage(eval_dump.main, ["recipe.yaml", model, "--output", str(tmp_path / "out")]) == 0
-    assert contents(project) == before
-    assert (tmp_path / "out/examples.csv").is_file()
-
-
 def test_a_table_grows_and_keeps_what_it_has(tmp_path):
     path = tmp_path / "table.csv"
     append_row(path, {"checkpoint": "step-000002", "step": 2, "a.AP": 0.1})
@@ -261,15 +212,36 @@ def test_a_table_grows_and_keeps_what_it_has(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("main", "words", "message"),
     [
-        (("run/checkpoints", "run/checkpoints/out"), "lies in the folder of the checkpoints"),
-        (("run/model", "out"), "is a model folder"),
+        (eval_dump.main, ("run", "--output", "run/dump"), "this folder is DVC's"),
+        (eval_dump.main, ("run", "--output", "run"), "something else than a dump"),
+        (
+            eval_dump.main,
+            ("run", "--checkpoint", "run/model", "--output", "run/model/out"),
+            "lies in the model folder run/model",
+        ),
+        (eval_dump.main, ("run/model",), "--output: missing; run/model is a model folder, where no dump belongs"),
+        (watch_main, ("run/checkpoints", "run/checkpoints/out"), "lies in the folder of the checkpoints"),
+        (watch_main, ("run/model", "out"), "is a model folder"),
     ],
 )
-def test_what_cannot_be_watched(project, monkeypatch, capsys, words, message):
+def test_folders_that_are_something_else_stay(project, monkeypatch, capsys, main, words, message):
     monkeypatch.chdir(project)
     before = contents(project)
-    assert run_stage(watch_main, ["recipe.yaml", *words]) == 1
+    assert run_stage(main, ["recipe.yaml", *words]) == 1
     assert message in capsys.readouterr().err
     assert contents(project) == before
+
+
+def test_one_process_at_a_time_writes_a_dump_or_watches(project, tmp_path, capsys):
+    process, output = forked_stage(hold_until_killed, [tmp_path / "out"])
+    assert output.readline() == "held\n"
+    assert watch(project, project / "run/checkpoints", tmp_path / "out") == 1
+    assert evaluate(project, "--output", tmp_path / "out") == 1
+    os.kill(process, signal.SIGKILL)
+    os.waitpid(process, 0)
+    for said in capsys.readouterr().err.splitlines():
+        assert said.startswith(f"error: {tmp_path}/out: process ")
+        assert said.endswith(" is at work there; wait for it, or stop it")
+    assert os.listdir(tmp_path / "out") == [".lock"]
