@@ -49,8 +49,8 @@ def served(folder: Path) -> Iterator[str]:
 
 
 @contextmanager
-def opened(address: str, tab: str, size: str = "desktop") -> Iterator[Any]:
-    """Open a tab of the page. It fits the screen, no script of it fails, and nothing comes from elsewhere."""
+def opened(address: str, tab: str | None, size: str = "desktop") -> Iterator[Any]:
+    """Open a page at a tab. It fits the screen, no script of it fails, and nothing comes from elsewhere."""
     from playwright.sync_api import sync_playwright
 
     width, height, scheme = SIZES[size]
@@ -64,7 +64,8 @@ def opened(address: str, tab: str, size: str = "desktop") -> Iterator[Any]:
         page.on("dialog", lambda dialog: (said.append(f"dialog {dialog.message}"), dialog.dismiss()))
         page.on("request", lambda one: fetched.append(one.url))
         page.goto(address)
-        page.get_by_role("tab", name=tab).click()
+        if tab:
+            page.get_by_role("tab", name=tab).click()
         yield page
         assert page.evaluate("document.documentElement.scrollWidth") <= width
         browser.close()

@@ -5,10 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import cv2
-import numpy as np
 import pytest
-import toy
 import toy_pairs
 from explore_pages import NEEDS_BROWSER, SIZES, barriers, choose, opened, served
 
@@ -19,21 +16,10 @@ pytestmark = NEEDS_BROWSER
 
 def write_project(root: Path) -> None:
     """Two recipes: one of pairs, and one whose data nobody has prepared."""
-    prepared = root / "data/prepared/pairs"
-    for split in ("train", "validation"):
-        (prepared / split).mkdir(parents=True)
-        for place in range(12):
-            sides = np.random.default_rng(place).integers(0, 256, (16, 32, 3), np.uint8)
-            cv2.imwrite(str(prepared / split / f"pair{place}.png"), sides)
-    (prepared / "manifest.json").write_text(json.dumps({"sha256": "by hand"}))
+    toy_pairs.write_noise(root / "data/prepared/pairs", 12)
+    (root / "data/prepared/pairs/manifest.json").write_text(json.dumps({"sha256": "by hand"}))
     for name, folder in (("pairs", "pairs"), ("missing", "elsewhere")):
-        arguments = {"type": "images.ImagePairs", "root": f"data/prepared/{folder}", "direction": "a_to_b"}
-        changes = {
-            "data.common": {**arguments, "crop_size": 12},
-            "data.train": {"pairs": {"split": "train", "load_size": 16}},
-            "data.validation": {"pairs": {"split": "validation"}},
-        }
-        (root / f"{name}.yaml").write_text(to_yaml(toy.changed({}, toy_pairs.content(changes))))
+        (root / f"{name}.yaml").write_text(to_yaml(toy_pairs.content_of_files(f"data/prepared/{folder}")))
     recipes = {name: {"params": f"{name}.yaml"} for name in ("pairs", "missing")}
     (root / "dvc.yaml").write_text(to_yaml({"vars": [{"recipes": recipes}]}))
 

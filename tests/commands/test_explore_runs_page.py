@@ -3,11 +3,10 @@
 import json
 import re
 import shutil
-from contextlib import contextmanager
 
 import pytest
 from explore_pages import NEEDS_BROWSER, SIZES, barriers, choose, opened, served
-from test_explore_runs import fake_dvc, training, write_live, write_run
+from test_explore_runs import fake_dvc, write_live, write_run
 
 from figura.base.yaml12 import to_yaml
 
@@ -39,12 +38,26 @@ with hold(folder):
 """
 
 
-@contextmanager
-def shown(folder, size="desktop"):
-    """Open the tab of a project with one recipe."""
-    (folder / "dvc.yaml").write_text(to_yaml({"vars": [{"recipes": {"toy": {"params": "toy.yaml"}}}]}))
-    with served(folder) as address, opened(address, "Runs", size) as page:
-        yield page
+PIPELINE = to_yaml({"vars": [{"recipes": {"toy": {"params": "toy.yaml"}}}]})
+IMAGE, SCRIPT = "<img src=x onerror=alert(1)>", "<script>alert(2)</script>"
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory):
+    """The page of a project with three runs that have ended; names and output of one of them are HTML."""
+    folder = tmp_path_factory.mktemp("project")
+    (folder / "dvc.yaml").write_text(PIPELINE)
+    odd = write_run(folder, IMAGE)
+    for file in ("history/train.csv", "history/validation.csv"):
+        (odd / file).write_text((odd / file).read_text().replace("L1.", f"{IMAGE}."))
+    with (odd / "live/log.jsonl").open("a") as file:
+        file.write(f"{json.dumps({'step': 50, f'train.{SCRIPT}': 1.0})}\n")
+    (odd / "live/explore.log").write_text(f"{SCRIPT}\n")
+    write_run(folder, "one")
+    write_run(folder, "two", factor=3.0)
+    shutil.copytree(folder / "runs/one/live/samples", folder / "plots/one/pictures")
+    with served(folder) as address:
+        yield address
 
 
 def choose_run(page, side, name):
@@ -53,11 +66,8 @@ def choose_run(page, side, name):
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_two_runs_side_by_side(tmp_path, size):
-    write_run(tmp_path, "one")
-    write_run(tmp_path, "two", factor=3.0)
-    shutil.copytree(tmp_path / "runs/one/live/samples", tmp_path / "plots/one/pictures")
-    with shown(tmp_path, size) as page:
+def test_two_runs_side_by_side(address, size):
+    with opened(address, "Runs", size) as page:
         page.get_by_text(re.compile("^trained; step 40 of 40; last written")).wait_for()  # the newest
         choose_run(page, "left", "one")
         choose_run(page, "right", "two")
@@ -78,66 +88,44 @@ def test_two_runs_side_by_side(tmp_path, size):
         assert barriers(page) == []
 
 
-def test_a_training_is_followed_and_stopped(tmp_path):
-    folder = tmp_path / "runs/toy"
-    write_live(folder / "live", 40)
-    with shown(tmp_path) as page:
-        page.get_by_text(re.compile("^ended without a model; step 40 of 40")).wait_for()
-        stop = page.get_by_role("button", name="Stop").first
-        assert stop.is_disabled()
-        with training(folder, TRAINER) as process:
-            page.get_by_text(re.compile(rf"^training \(process {process.pid} on .*step [4-9]\d of")).wait_for()
-            page.get_by_role("combobox", name="Curves").click()
-            page.get_by_role("option", name="train.L1").click()
-            page.keyboard.press("Escape")
-            newest = page.get_by_text(re.compile(r"^left: toy train.L1, \S+ at \d+$"))
-            first = newest.text_content()
-            page.get_by_role("img", name=re.compile("left: toy, iteration (4[5-9]|[5-9][05])")).wait_for()
-            page.get_by_text(first, exact=True).wait_for(state="detached")  # it has grown
-            stop.click()
-            page.get_by_role("dialog").get_by_role("button", name="Cancel").click()
-            assert process.poll() is None
-            stop.click()
-            page.get_by_role("dialog").get_by_role("button", name="Stop").click()
-            assert process.wait(10) == 75
-            page.get_by_text(re.compile("^ended without a model; step")).wait_for()
-
-
-def test_resuming_starts_dvc(tmp_path):
+def test_a_training_is_started_followed_and_stopped(tmp_path):
     write_live(tmp_path / "runs/toy/live", 40)
     (tmp_path / "runs/toy/resume/0000000040").mkdir(parents=True)
     fake_dvc(tmp_path, f"import sys\nsys.argv[1:] = ['runs/toy']\nprint('DVC is here', flush=True)\n{TRAINER}")
-    with shown(tmp_path) as page:
+    (tmp_path / "dvc.yaml").write_text(PIPELINE)
+    with served(tmp_path) as address, opened(address, "Runs") as page:
         page.get_by_text(re.compile("^interrupted after iteration 40; step 40")).wait_for()
+        stop = page.get_by_role("button", name="Stop").first
+        assert stop.is_disabled()
         page.get_by_role("button", name="Train or resume").first.click()
         page.get_by_role("dialog").get_by_role("button", name="Start").click()
-        page.get_by_text(re.compile(r"^training \(process \d+ on .*; step")).wait_for()
+        page.get_by_text(re.compile(r"^training \(process \d+ on .*step [4-9]\d of")).wait_for()
+        page.get_by_role("combobox", name="Curves").click()
+        page.get_by_role("option", name="train.L1").click()
+        page.keyboard.press("Escape")
+        first = page.get_by_text(re.compile(r"^left: toy train.L1, \S+ at \d+$")).text_content()
+        page.get_by_role("img", name=re.compile("left: toy, iteration (4[5-9]|[5-9][05])")).wait_for()
+        page.get_by_text(first, exact=True).wait_for(state="detached")  # it has grown
         page.get_by_text("Output").click()
         page.get_by_label("output, left").get_by_text("DVC is here").wait_for()
-        page.get_by_role("button", name="Stop").first.click()
-        page.get_by_role("dialog").get_by_role("button", name="Stop").click()
+        for answer in ("Cancel", "Stop"):
+            assert (tmp_path / "runs/toy/.lock").exists()
+            stop.click()
+            page.get_by_role("dialog").get_by_role("button", name=answer).click()
         page.get_by_text("dvc repro train@toy ended with status 75; see its output").wait_for()
-    assert "DVC is here" in (tmp_path / "runs/toy/live/explore.log").read_text()
     assert not (tmp_path / "runs/toy/.lock").exists()
 
 
-def test_names_and_output_are_text(tmp_path):
-    image, script = "<img src=x onerror=alert(1)>", "<script>alert(2)</script>"
-    folder = write_run(tmp_path, image)
-    for file in ("history/train.csv", "history/validation.csv"):
-        (folder / file).write_text((folder / file).read_text().replace("L1.", f"{image}."))
-    with (folder / "live/log.jsonl").open("a") as file:
-        file.write(f"{json.dumps({'step': 50, f'train.{script}': 1.0})}\n")
-    (folder / "live/explore.log").write_text(f"{script}\n")
-    with shown(tmp_path) as page:
-        choose_run(page, "left", image)
+def test_names_and_output_are_text(address):
+    with opened(address, "Runs") as page:
+        choose_run(page, "left", IMAGE)
         page.get_by_role("combobox", name="Curves").click()
-        page.get_by_role("option", name=f"train.{image}").click()
-        page.get_by_role("option", name=f"train.{script}").click()
+        page.get_by_role("option", name=f"train.{IMAGE}").click()
+        page.get_by_role("option", name=f"train.{SCRIPT}").click()
         page.keyboard.press("Escape")
-        page.get_by_text(f"left: {image} train.{image}, 0.025 at 40", exact=True).wait_for()
+        page.get_by_text(f"left: {IMAGE} train.{IMAGE}, 0.025 at 40", exact=True).wait_for()
         page.locator(".nicegui-echart").hover()  # the tooltip names the series
         page.get_by_text("Output").click()
-        page.get_by_label("output, left").get_by_text(script).wait_for()
+        page.get_by_label("output, left").get_by_text(SCRIPT).wait_for()
         page.wait_for_timeout(500)
         assert page.evaluate("document.querySelectorAll('img[src=x], img[onerror]').length") == 0

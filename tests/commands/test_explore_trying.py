@@ -3,6 +3,7 @@
 import struct
 import threading
 import zlib
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import cv2
@@ -15,13 +16,11 @@ from trials_by_hand import PALETTE, PEOPLE, write_project, write_run
 import figura
 from figura.base.errors import UserError
 from figura.base.pictures import encode_jpeg, encode_png, read_picture
-from figura.base.yaml12 import read_yaml, to_yaml
 from figura.commands.explore.cache import Cache
 from figura.commands.explore.project import Project
 from figura.commands.explore.try_labels import label_translator, painted, palette_of
 from figura.commands.explore.try_photos import photo_results
 from figura.commands.explore.trying import (
-    LARGEST_FILE,
     read_recipes,
     recipes_on,
     shrunk,
@@ -103,23 +102,15 @@ def test_a_person_is_drawn_as_the_network_draws_an_example(project: Project, rec
     joints, look = drawer.example(1)
     assert np.allclose(joints, example["joints"])
     assert np.array_equal(look, example["target"])
-    network = drawer._networks["generator"].eval()
+    network = drawer._trained.networks["generator"].eval()
     with torch.no_grad():
         pose, appearance = (torch.as_tensor(one)[None] for one in (example["pose"], look))
         image = network(pose, appearance, mode="appearance_transfer")["image"][0]
     expected = np.rint((image.clamp(-1, 1).numpy().transpose(1, 2, 0) + 1) * 127.5).astype(np.uint8)
     assert np.array_equal(drawer.picture(joints, look), expected)
-
-
-def test_a_dragged_joint_alone_changes_the_picture(project: Project, recipes: dict[str, Recipe]) -> None:
-    drawer = people_trial(project, recipes, "drawer").drawer
-    joints, look = drawer.example(0)
-    first = drawer.picture(joints, look)
     torch.rand(5)
-    assert np.array_equal(drawer.picture(joints, look), first)
-    assert not np.array_equal(drawer.picture(with_joint(joints, 10, 2, 2, drawer.size), look), first)
-    with pytest.raises(UserError, match="example 3: allowed are 0 to 2"):
-        drawer.example(PEOPLE)
+    assert np.array_equal(drawer.picture(joints, look), expected)
+    assert not np.array_equal(drawer.picture(with_joint(joints, 10, 2, 2, drawer.size), look), expected)
 
 
 def test_joints_are_taken_moved_and_left_out() -> None:
@@ -144,8 +135,6 @@ def test_label_maps_have_the_colours_of_the_examples(project: Project, recipes: 
     assert not np.array_equal(translator.picture(stroke), first)
     large = cv2.resize(translator.example(1), (128, 128), interpolation=cv2.INTER_NEAREST)
     assert np.array_equal(translator.fitted(large), translator.example(1))
-    with pytest.raises(UserError, match="example 3: allowed are 0 to 2"):
-        translator.example(3)
 
 
 def test_a_stroke_is_as_wide_as_the_brush_and_leaves_the_map_before_as_it_was() -> None:
@@ -162,11 +151,8 @@ def test_blurred_borders_give_no_colours() -> None:
     label_map = np.zeros((40, 40, 3), np.uint8)
     label_map[:, 20:], label_map[:, 19] = (200, 100, 0), (195, 98, 3)
     assert palette_of([label_map]) == [(200, 100, 0), (0, 0, 0)]
-
-
-def test_maps_without_frequent_colours_are_painted_black_and_white() -> None:
     noise = np.random.default_rng(0).integers(0, 256, (200, 200, 3), dtype=np.uint8)
-    assert palette_of([noise]) == [(0, 0, 0), (255, 255, 255)]
+    assert palette_of([noise]) == [(0, 0, 0), (255, 255, 255)]  # no colour is frequent
 
 
 def test_photos_through_each_recipe(project: Project, recipes: dict[str, Recipe]) -> None:
@@ -230,38 +216,26 @@ def test_people_of_a_photo_are_read_before_they_are_drawn(
     assert list(results.sheets) == ["transfer.image"]
 
 
-def chunk(kind: bytes, content: bytes) -> bytes:
-    return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
-
-
-def bomb(width: int, height: int) -> bytes:
-    """Return a PNG whose header says so many pixels."""
-    head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(bytes(999)))
-
-
 PIXELS = np.random.default_rng(0).integers(0, 256, (20, 30, 3), np.uint8)
-
-
-def test_an_upload_is_decoded() -> None:
-    assert np.array_equal(uploaded_picture("a.PNG", encode_png(PIXELS)), PIXELS)
-    assert uploaded_picture("../../b.jpg", encode_jpeg(PIXELS)).shape == PIXELS.shape
+PARTS = {b"IHDR": struct.pack(">IIBBBBB", 10_000, 10_000, 8, 2, 0, 0, 0), b"IDAT": zlib.compress(bytes(999))}
+BOMB = b"\x89PNG\r\n\x1a\n" + b"".join(
+    struct.pack(">I", len(part)) + kind + part + struct.pack(">I", zlib.crc32(kind + part))
+    for kind, part in PARTS.items()
+)
 
 
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("a.png", bomb(10_000, 10_000), "a.png: no readable picture: it has more than 64 megapixels: make it smaller"),
-        ("a.png", bomb(100_000, 100_000), "a.png: no readable picture: it has more than 64 megapixels"),
-        ("a.png", bomb(100, 100), "a.png: no readable picture"),
+        ("a.png", BOMB, "a.png: no readable picture: it has more than 64 megapixels: make it smaller"),
         ("a.jpg", encode_jpeg(PIXELS)[:200], "a.jpg: no readable picture"),
         ("a.png", b"", "a.png: no readable picture"),
         ("a.svg", b"<svg/>", "a.svg: no picture by its name; images end in .avif"),
         ("", encode_png(PIXELS), "the file: no picture by its name"),
-        ("a.png", bytes(LARGEST_FILE + 1), "a.png: has 33,554,433 bytes; at most 33,554,432"),
     ],
 )
 def test_an_upload_that_is_no_picture_is_one_line(name: str, content: bytes, message: str) -> None:
+    assert np.array_equal(uploaded_picture("../a.PNG", encode_png(PIXELS)), PIXELS)
     with pytest.raises(UserError) as error:
         uploaded_picture(name, content)
     assert str(error.value).startswith(message)
@@ -280,25 +254,17 @@ def test_a_model_is_loaded_once_and_again_when_it_was_trained_again(
     assert people_trial(project, recipes, "drawer").reader is first.reader
 
 
-def test_two_threads_that_ask_for_the_same_make_it_once(tmp_path: Path) -> None:
+def test_threads_that_ask_for_the_same_make_it_once(tmp_path: Path) -> None:
     cache, made, together = Cache(), [], threading.Barrier(4)
 
-    def make() -> object:
-        made.append(object())
-        return made[-1]
-
-    def ask() -> None:
+    def ask(_: int) -> object:
         together.wait()
-        cache.get(("it",), [tmp_path / "file"], make)
+        return cache.get(("it",), [tmp_path / "file"], lambda: made.append(object()) or made[-1])
 
-    threads = [threading.Thread(target=ask) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(made) == 1
+    with ThreadPoolExecutor(4) as threads:
+        assert set(threads.map(ask, range(4))) == {made[0]}
     (tmp_path / "file").write_text("now there")
-    assert cache.get(("it",), [tmp_path / "file"], make) is made[1]
+    assert cache.get(("it",), [tmp_path / "file"], object) is not made[0]
 
 
 def test_what_was_not_asked_for_longest_leaves_the_cache() -> None:
@@ -309,22 +275,3 @@ def test_what_was_not_asked_for_longest_leaves_the_cache() -> None:
     assert cache.get(("a",), [], object) is first[0]
     assert cache.get(("c",), [], object) is third
     assert cache.get(("b",), [], object) is not first[1]
-
-
-def test_recipes_of_different_precision_run_in_one_process(
-    project: Project, recipes: dict[str, Recipe], folder: Path
-) -> None:
-    whole, half = (folder / "painter.yaml").read_text(), read_yaml(folder / "painter.yaml")
-    half["train"]["precision"] = "bf16"
-    try:
-        (folder / "painter.yaml").write_text(to_yaml(half))
-        write_run(folder, "painter")
-        translator = label_translator(project, recipes, "painter")
-        drawer = people_trial(project, recipes, "drawer").drawer
-        joints, look = drawer.example(0)
-        for _ in range(2):
-            assert translator.picture(translator.example(0)).shape == (32, 32, 3)
-            assert drawer.picture(joints, look).shape == (32, 32, 3)
-    finally:
-        (folder / "painter.yaml").write_text(whole)
-        write_run(folder, "painter")
