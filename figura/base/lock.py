@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
+from typing import NamedTuple
 
 from figura.base.errors import UserError
 
@@ -25,6 +26,18 @@ _held: set[tuple[int, Path]] = set()
 
 class LockedError(UserError):
     """Another process holds the lock."""
+
+
+class Holder(NamedTuple):
+    """The process that holds a lock, as the lock file says; `process` is 0 if it does not."""
+
+    process: int
+    host: str
+    since: str
+    command: str
+
+    def __str__(self) -> str:
+        return f"process {self.process} on {self.host}, since {self.since}" if self.process else "another process"
 
 
 @contextmanager
@@ -70,7 +83,9 @@ def _locked(folder: Path, path: Path) -> int:
         except OSError as error:
             if error.errno in HELD:
                 os.close(descriptor)
-                raise LockedError(f"{folder}: {_holder(path)} is at work there; wait for it, or stop it") from None
+                holder = holder_of(path)
+                who = f"{holder} ({holder.command[:LONGEST]})" if holder.process else holder
+                raise LockedError(f"{folder}: {who} is at work there; wait for it, or stop it") from None
             print(f"warning: {path}: this file system has no locks ({error.strerror}); start nothing else in {folder}")
             return descriptor
         with suppress(FileNotFoundError):
@@ -89,10 +104,10 @@ def _description() -> bytes:
     return f"{json.dumps(holder)}\n".encode()
 
 
-def _holder(path: Path) -> str:
+def holder_of(path: Path) -> Holder:
+    """Return the holder of a lock file."""
     try:
         holder = json.loads(path.read_text(encoding="utf-8"))
-        who = f"process {holder['pid']} on {holder['host']}, since {holder['since']}"
-        return f"{who} ({str(holder['command'])[:LONGEST]})"
-    except (OSError, ValueError, LookupError, TypeError):
-        return "another process"
+        return Holder(int(holder["pid"]), str(holder["host"]), str(holder["since"]), str(holder["command"]))
+    except (OSError, ValueError, LookupError, TypeError):  # it has not been written yet
+        return Holder(0, "", "", "")

@@ -2,11 +2,11 @@
 
 from nicegui import events, ui
 
-from figura.base.errors import UserError, one_line, printable
+from figura.base.errors import one_line
 from figura.commands.explore.browsing import SPLITS, BrowsedDataset, caption, numeric, open_dataset
 from figura.commands.explore.project import Project
 from figura.commands.explore.trying import read_recipes
-from figura.commands.explore.widgets import Latest, Picture, attempted, button, computed
+from figura.commands.explore.widgets import Latest, Picture, button, computed, paragraph
 from figura.commands.report.contents import words
 from figura.engine.build import Split, split_entries
 from figura.show.examples import DrawnExample, plain_values
@@ -22,11 +22,6 @@ INDEX = "getElement(%d).api.getDisplayedRowAtIndex(%d)?.data.index"
 """In the browser: which example is in a row, as the table filters and sorts them."""
 
 
-def data_tab(project: Project) -> None:
-    """Build the tab."""
-    DataTab(project)
-
-
 class DataTab:
     """What one client looks at: a dataset, and one of its examples."""
 
@@ -39,7 +34,7 @@ class DataTab:
         with ui.row().classes("w-full items-end flex-wrap"):
             self.choice = ui.select({}, label="Dataset", with_input=True).classes("w-96 max-w-full")
             button("Open again", self.open, icon="refresh")
-        self.told = ui.label().classes("whitespace-pre-wrap break-words").props('role="status"')
+        self.told = paragraph().props('role="status"')
         self.body = ui.column().classes("w-full")
         self.choice.on_value_change(self.open)
         ui.timer(0, self.start, once=True)
@@ -49,7 +44,7 @@ class DataTab:
         recipes, faults = await computed(read_recipes, self.project) or ({}, [])
         with self.faults:
             for fault in faults:
-                ui.label(printable(fault)).classes("whitespace-pre-wrap break-words")
+                paragraph(fault)
         options = {
             (name, split, dataset): one_line(f"{name}: {split}, {dataset}")
             for name in self.project.recipes
@@ -66,15 +61,14 @@ class DataTab:
             return
         recipe, split, name = choice
         self.told.set_text("Opening ...")
-        dataset = await attempted(open_dataset, self.project.params(recipe), split, name)
+        dataset = await computed(open_dataset, self.project.params(recipe), split, name)
         if choice != self.choice.value:  # somebody chose another one meanwhile
             return
         self.body.clear()
-        if not isinstance(dataset, BrowsedDataset):
-            self.dataset = None
-            self.told.set_text("" if dataset is None else printable(str(dataset)))
-            return
         self.dataset, self.index = dataset, 0
+        if dataset is None:
+            self.told.set_text(f"{recipe}: {split}, {name} cannot be opened")
+            return
         more = f"; the table has the first {LARGEST:,}" if len(dataset.rows) > LARGEST else ""
         self.told.set_text(f"{len(dataset.rows):,} examples ({type(dataset.source.data).__name__}){more}")
         with self.body:
@@ -112,24 +106,16 @@ class DataTab:
         dataset = self.dataset
         if dataset is None:
             return
-        drawn = await attempted(dataset.source.draw, self.index, int(self.epoch.value or 0))
+        drawn = await computed(dataset.source.draw, self.index, int(self.epoch.value or 0))
         if dataset is self.dataset:
-            self.show_example(drawn)
-
-    def show_example(self, drawn: DrawnExample | UserError | None) -> None:
-        """Show the pictures of an example, or why it cannot be drawn."""
-        self.position.set_text(f"example {self.index:,}")
-        self.pictures.clear()
-        if isinstance(drawn, DrawnExample):
-            with self.pictures:
-                _show_pictures(drawn)
-        elif drawn is not None:
-            with self.pictures:
-                ui.label(printable(str(drawn))).classes("whitespace-pre-wrap break-words")
+            self.position.set_text(f"example {self.index:,}")
+            self.pictures.clear()
+            if drawn is not None:
+                with self.pictures:
+                    _show_pictures(drawn)
 
 
 def _show_pictures(drawn: DrawnExample) -> None:
-    """Show the pictures of an example, and its numbers and texts."""
     with ui.row().classes("w-full flex-wrap items-start"):
         for title, pixels in drawn.pictures.items():
             Picture(title, WIDTH).show(pixels, caption(title, drawn.example))

@@ -11,15 +11,14 @@ from nicegui import app, ui
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from figura.base.errors import printable
-from figura.commands.explore.data_tab import data_tab
+from figura.commands.explore.data_tab import DataTab
 from figura.commands.explore.project import Project
-from figura.commands.explore.runs_tab import runs_tab
+from figura.commands.explore.runs_tab import RunsTab
 from figura.commands.explore.try_labels import labels_panel
 from figura.commands.explore.try_people import people_panel
 from figura.commands.explore.try_photos import photos_panel
 from figura.commands.explore.trying import read_recipes
-from figura.commands.explore.widgets import computed, tabs
+from figura.commands.explore.widgets import computed, paragraph, tabs
 from figura.recipe.schema import Recipe
 
 ADDRESS = "127.0.0.1"
@@ -100,19 +99,13 @@ async def frame(project: Project) -> None:
     await tabs(bar, {name: partial(build, project) for name, build in TABS.items()})
 
 
-def try_tab(project: Project) -> None:
+async def try_tab(project: Project) -> None:
     """Build the tab, for the recipes of the moment when it is opened."""
-
-    async def start() -> None:
-        recipes, faults = await computed(read_recipes, project) or ({}, [])
-        with space:
-            for fault in faults:
-                ui.label(printable(fault)).classes("whitespace-pre-wrap break-words")
-            bar = ui.tabs().props("dense align=left no-caps")
-            await tabs(bar, {name: partial(panel, project, recipes) for name, panel in PANELS.items()})
-
-    space = ui.column().classes("w-full")
-    ui.timer(0, start, once=True)
+    recipes, faults = await computed(read_recipes, project) or ({}, [])
+    for fault in faults:
+        paragraph(fault)
+    bar = ui.tabs().props("dense align=left no-caps")
+    await tabs(bar, {name: partial(panel, project, recipes) for name, panel in PANELS.items()})
 
 
-TABS: dict[str, Callable[[Project], None]] = {"Data": data_tab, "Runs": runs_tab, "Try": try_tab}
+TABS: dict[str, Callable[[Project], object]] = {"Data": DataTab, "Runs": RunsTab, "Try": try_tab}

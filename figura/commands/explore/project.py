@@ -5,8 +5,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from figura.base.errors import UserError
-
 
 @dataclass(frozen=True)
 class Project:
@@ -23,12 +21,3 @@ class Project:
     def params(self, recipe: str) -> Path:
         """Return the params file of a recipe."""
         return Path(self.recipes[recipe]["params"])
-
-    def run(self, recipe: str) -> Path:
-        """Return the run folder of a recipe."""
-        return Path("runs") / recipe
-
-    def refuse_unknown(self, recipe: str) -> None:
-        """Raise UserError if `dvc.yaml` has no such recipe."""
-        if recipe not in self.recipes:
-            raise UserError(f"{recipe}: dvc.yaml has no such recipe; there are {', '.join(self.recipes)}")

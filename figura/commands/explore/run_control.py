@@ -10,8 +10,9 @@ from datetime import datetime
 from pathlib import Path
 
 from figura.base.errors import UserError
+from figura.base.lock import Holder
 from figura.commands.explore.project import Project
-from figura.commands.explore.run_locks import Holder, lock_holder, locking_process
+from figura.commands.explore.run_locks import lock_holder, locking_process
 from figura.commands.explore.runs import Run, read_run
 
 
@@ -58,7 +59,8 @@ def resume(project: Project, recipe: str) -> int:
 
 
 def _resume(project: Project, recipe: str) -> int:
-    project.refuse_unknown(recipe)
+    if recipe not in project.recipes:
+        raise UserError(f"{recipe}: dvc.yaml has no such recipe; there are {', '.join(project.recipes)}")
     run = read_run(project.root, recipe)
     if run.holder is not None:
         raise UserError(f"{recipe}: {run.holder} is at work there; wait for it, or stop it")

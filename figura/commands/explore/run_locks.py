@@ -1,29 +1,16 @@
 """Who trains in a run folder: the process that holds its lock, as the kernel says."""
 
 import fcntl
-import json
 import os
 import struct
 import sys
 from pathlib import Path
-from typing import NamedTuple
 
 from figura.base.lock import NAME as LOCK
+from figura.base.lock import Holder, holder_of
 
 FLOCK = "hhqqi4x"
 """`struct flock` of Linux on 64 bits: type, whence, start, length, process."""
-
-
-class Holder(NamedTuple):
-    """The process that holds a run's lock, as the lock file says; `process` is 0 if it does not."""
-
-    process: int
-    host: str
-    since: str
-    command: str
-
-    def __str__(self) -> str:
-        return f"process {self.process} on {self.host}, since {self.since}" if self.process else "another process"
 
 
 def locking_process(folder: Path) -> int | None:
@@ -50,10 +37,4 @@ def locking_process(folder: Path) -> int | None:
 
 def lock_holder(folder: Path) -> Holder | None:
     """Return who holds the lock of a folder; None if nobody does."""
-    if locking_process(folder) is None:
-        return None
-    try:
-        content = json.loads((folder / LOCK).read_text(encoding="utf-8"))
-        return Holder(int(content["pid"]), str(content["host"]), str(content["since"]), str(content["command"]))
-    except (OSError, ValueError, LookupError, TypeError):  # it has not been written yet
-        return Holder(0, "", "", "")
+    return None if locking_process(folder) is None else holder_of(folder / LOCK)

@@ -13,7 +13,8 @@ from pathlib import Path
 
 from figura.base.errors import UserError, one_line
 from figura.base.files import open_regular, read_json, read_text
-from figura.commands.explore.run_locks import Holder, lock_holder
+from figura.base.lock import Holder
+from figura.commands.explore.run_locks import lock_holder
 from figura.recipe.trial import KEY
 
 RUNS, PLOTS = "runs", "plots"

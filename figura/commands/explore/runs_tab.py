@@ -165,11 +165,6 @@ class Side:
             ui.notify(f"started, process {process}")
 
 
-def runs_tab(project: Project) -> None:
-    """Build the tab."""
-    RunsTab(project)
-
-
 class RunsTab:
     """The tab for one browser window."""
 

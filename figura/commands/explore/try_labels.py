@@ -6,7 +6,6 @@ from collections.abc import Mapping
 import numpy as np
 from nicegui import events, ui
 
-from figura.base.errors import UserError
 from figura.base.pictures import Pixels
 from figura.base.seeding import generator
 from figura.commands.explore.cache import CACHE
@@ -18,7 +17,6 @@ from figura.commands.explore.trying import (
     model_of,
     predictor,
     recipes_on,
-    refuse_untrained,
     validation_dataset,
 )
 from figura.commands.explore.widgets import Latest, Picture, button, computed
@@ -62,9 +60,7 @@ class LabelTranslator:
         return len(self._examples)
 
     def example(self, index: int) -> Pixels:
-        """Return the label map (H, W, 3) of a validation example. Raises UserError if there is no such example."""
-        if not 0 <= index < len(self):
-            raise UserError(f"example {index}: allowed are 0 to {len(self) - 1}")
+        """Return the label map (H, W, 3) of a validation example."""
         example = self._examples.example(index, generator(self._seed, "explore", index))
         return as_pixels(np.asarray(example["x"])[None])[0]
 
@@ -80,7 +76,6 @@ class LabelTranslator:
 
 def label_translator(project: Project, recipes: Mapping[str, Recipe], name: str) -> LabelTranslator:
     """Return the translator of a recipe, made once. Raises UserError if it is not trained, or has no data."""
-    refuse_untrained(project, name)
     files = files_of(project.params(name), model_of(project, name), recipes[name])
     return CACHE.get(("translator", name), files, lambda: LabelTranslator(project, name, recipes[name]))
 
@@ -117,11 +112,6 @@ def painted(
     canvas = label_map.copy()
     canvas[away < width / 2] = colour
     return canvas
-
-
-def hexadecimal(colour: Colour) -> str:
-    """Return a colour as pages write it."""
-    return "#{:02x}{:02x}{:02x}".format(*colour)
 
 
 async def labels_panel(project: Project, recipes: Mapping[str, Recipe]) -> None:
@@ -172,8 +162,9 @@ class LabelPanel:
             for colour in self.translator.palette:
                 choice = ui.element("button").on("click", lambda colour=colour: self.choose(colour))
                 choice.props('type="button" role="radio"')
-                choice.props["aria-label"] = f"colour {hexadecimal(colour)}"
-                choice.style(f"width: 32px; height: 32px; border-radius: 4px; background: {hexadecimal(colour)}")
+                written = "#{:02x}{:02x}{:02x}".format(*colour)
+                choice.props["aria-label"] = f"colour {written}"
+                choice.style(f"width: 32px; height: 32px; border-radius: 4px; background: {written}")
                 self.colours[colour] = choice
         self.choose(self.colour)
         ui.label("Width of the brush, pixels").classes("text-sm")
@@ -202,7 +193,7 @@ class LabelPanel:
         kind = event.args["mouse_event_type"]
         at = float(event.args["image_x"]), float(event.args["image_y"])
         if kind == "pointerdown":
-            self.remember()
+            self._remember()
             self.at = at
         if self.at is None:
             return
@@ -214,17 +205,15 @@ class LabelPanel:
             self.at = None
             await self.translate()
 
-    def remember(self) -> None:
-        """Let `undo` return to this label map."""
+    def _remember(self) -> None:
         self.before = [*self.before, self.label_map][-STEPS_BACK:]
 
     async def undo(self) -> None:
         """Return to the label map before the last change."""
         if self.before:
-            await self.replace(self.before.pop())
+            await self._replace(self.before.pop())
 
-    async def replace(self, label_map: Pixels) -> None:
-        """Take another label map."""
+    async def _replace(self, label_map: Pixels) -> None:
         self.label_map = label_map
         self.canvas.show(label_map)
         await self.translate()
@@ -233,10 +222,10 @@ class LabelPanel:
         """Take the label map of an example."""
         label_map = await computed(self.translator.example, index)
         if label_map is not None:
-            self.remember()
-            await self.replace(label_map)
+            self._remember()
+            await self._replace(label_map)
 
     async def uploaded(self, pixels: Pixels) -> None:
         """Take a picture that was sent as the label map."""
-        self.remember()
-        await self.replace(self.translator.fitted(pixels))
+        self._remember()
+        await self._replace(self.translator.fitted(pixels))

@@ -7,15 +7,12 @@ from typing import TypeVar
 
 from nicegui import events, ui
 
-from figura.base.errors import UserError, one_line
 from figura.base.pictures import Pixels, encode_png
 from figura.commands.explore.project import Project
 from figura.commands.explore.trying import (
     KINDS,
-    LARGEST_FILE,
     is_trained,
     model_of,
-    refuse_large,
     untrained,
     uploaded_picture,
 )
@@ -23,6 +20,9 @@ from figura.commands.explore.widgets import Latest, button, computed, data_url, 
 from figura.recipe.trial import is_try
 
 T = TypeVar("T")
+
+LARGEST_FILE = 32 << 20
+"""Bytes of an upload."""
 
 POINTER_EVENTS = ["pointerdown", "pointermove", "pointerup", "pointerleave", "pointercancel"]
 # Moves count only while a button is down, and 20 of them a second. Elements are drawn again with each change, so that
@@ -79,17 +79,15 @@ def upload_button(label: str, act: Callable[[Pixels], Awaitable[None]]) -> None:
 
     async def receive(event: events.UploadEventArguments) -> None:
         files.reset()
-        try:
-            refuse_large(one_line(event.file.name), event.file.size())
-        except UserError as error:
-            tell(error)
+        if event.file.size() > LARGEST_FILE:  # the browser did not look
+            reject()
             return
         pixels = await computed(uploaded_picture, event.file.name, await event.file.read())
         if pixels is not None:
             await act(pixels)
 
     def reject() -> None:
-        tell(UserError(f"this file is too large: at most {LARGEST_FILE >> 20} MB are allowed; {KINDS}"))
+        tell(f"this file is too large: at most {LARGEST_FILE >> 20} MB are allowed; {KINDS}")
 
     files = ui.upload(max_file_size=LARGEST_FILE, auto_upload=True, on_upload=receive, on_rejected=reject)
     files.classes("hidden")

@@ -13,7 +13,6 @@ from figura.commands.explore.trying import recipes_on
 from figura.commands.explore.trying_people import (
     Joints,
     PeopleTrial,
-    appearance_picture,
     nearest_joint,
     people_trial,
     ring_svg,
@@ -22,6 +21,7 @@ from figura.commands.explore.trying_people import (
 )
 from figura.commands.explore.widgets import Latest, Picture, computed
 from figura.recipe.schema import Recipe
+from figura.report.sheets import as_pixels
 from models.people.pairs import PersonPairs
 
 REACH = 1 / 12
@@ -39,8 +39,9 @@ async def people_panel(project: Project, recipes: Mapping[str, Recipe]) -> None:
         if trial is not None:
             await PeoplePanel(trial).build()
 
-    missing = "No recipe here draws people: none has a validation dataset people.PersonPairs."
-    await trials(project, recipes_on(recipes, PersonPairs), missing, build)
+    missing = "No recipe here draws people: none has a validation dataset people.PersonPairs, and `predict`."
+    names = [name for name in recipes_on(recipes, PersonPairs) if recipes[name].predict]
+    await trials(project, names, missing, build)
 
 
 class PeoplePanel:
@@ -69,7 +70,7 @@ class PeoplePanel:
             self.person = Picture("Generated person", 256, "person.png")
             with ui.column().classes("gap-1").style("width: min(100%, 336px)"):
                 self.reading = Picture("Read by the pose network", 336)
-        self.appearance.show(appearance_picture(self.look), "example 0")
+        self._show_look("example 0")
         self.show_pose()
         await self.draw()
 
@@ -158,7 +159,7 @@ class PeoplePanel:
         example = await computed(self.drawer.example, index)
         if example is not None:
             self.look = example[1]
-            self.appearance.show(appearance_picture(self.look), f"example {index}")
+            self._show_look(f"example {index}")
             await self.draw()
 
     async def uploaded(self, pixels: Pixels) -> None:
@@ -166,5 +167,8 @@ class PeoplePanel:
         result = await computed(self.trial.appearance, pixels)
         if result is not None:
             self.look, note = result
-            self.appearance.show(appearance_picture(self.look), note)
+            self._show_look(note)
             await self.draw()
+
+    def _show_look(self, note: str) -> None:
+        self.appearance.show(as_pixels(self.look[None])[0], note)

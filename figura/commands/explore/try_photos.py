@@ -15,7 +15,7 @@ from figura.base.pictures import Pixels, write_png
 from figura.commands.explore.project import Project
 from figura.commands.explore.try_parts import trials, upload_button
 from figura.commands.explore.trying import computing, pose_recipe, predictor, shrunk
-from figura.commands.explore.widgets import Latest, Picture, button, computed
+from figura.commands.explore.widgets import Latest, Picture, button, computed, paragraph
 from figura.prediction.results import Results
 from figura.recipe.schema import Recipe
 from figura.recipe.types import PHOTOS, find_type
@@ -52,7 +52,7 @@ class PhotoPanel:
             self.longest = ui.number("Longer side at most", value=LONGEST, min=SHORTEST, max=MOST, step=64, precision=0)
             self.longest.props('dense suffix="pixels"').classes("w-40")
             button("Run", self.run, icon="play_arrow")
-        self.told = ui.label("Upload a photo.").props('role="status"').classes("whitespace-pre-wrap break-words")
+        self.told = paragraph("Upload a photo.").props('role="status"')
         self.space = ui.column().classes("w-full")
         await self.run()
 

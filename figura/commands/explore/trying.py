@@ -26,8 +26,6 @@ T = TypeVar("T")
 
 COMPUTING = threading.RLock()
 """Held while networks run: seeds belong to the whole process, and two cores are few."""
-LARGEST_FILE = 32 << 20
-"""Bytes."""
 LARGEST_PIXELS = 64_000_000
 """Pixels; `figura predict` takes four times as many, but here somebody waits, and others use the same memory."""
 KINDS = f"images end in {', '.join(SUFFIXES)}"
@@ -71,7 +69,7 @@ def validation_dataset(recipe: Recipe, kind: type[T]) -> T:
 
 def model_of(project: Project, recipe: str) -> Path:
     """Return the model folder of a recipe, which may not exist."""
-    return project.run(recipe) / "model"
+    return Path("runs", recipe, "model")
 
 
 def is_trained(project: Project, recipe: str) -> bool:
@@ -82,12 +80,6 @@ def is_trained(project: Project, recipe: str) -> bool:
 def untrained(recipe: str) -> str:
     """Return what is said of a recipe that has no model yet."""
     return f"{recipe} is not trained yet: run dvc repro train@{recipe}, then reload this page"
-
-
-def refuse_untrained(project: Project, recipe: str) -> None:
-    """Raise UserError if a recipe has no model."""
-    if not is_trained(project, recipe):
-        raise UserError(untrained(recipe))
 
 
 def files_of(params: Path, model: Path, recipe: Recipe | None = None) -> list[Path]:
@@ -108,7 +100,8 @@ def predictor(project: Project, recipe: str, **settings: Any) -> figura.Predicto
     Raises:
         UserError: it is not trained, or its recipe or its files have faults.
     """
-    refuse_untrained(project, recipe)
+    if not is_trained(project, recipe):
+        raise UserError(untrained(recipe))
     params, model = project.params(recipe), model_of(project, recipe)
     values = {key.replace("__", "."): value for key, value in settings.items()}
     key = ("predictor", str(model.resolve()), repr(values))
@@ -137,19 +130,12 @@ def uploaded_picture(name: str, content: bytes) -> Pixels:
     """Return the RGB pixels (H, W, 3) of a picture that somebody sent under this name.
 
     Raises:
-        UserError: the name has another suffix, the file or the picture is too large, or it is no readable picture.
+        UserError: the name has another suffix, the picture is too large, or it is no readable picture.
     """
     name = Path(name).name or "the file"
     if Path(name).suffix.lower() not in SUFFIXES:
         raise UserError(f"{name}: no picture by its name; {KINDS}")
-    refuse_large(name, len(content))
     return decode_raw(content, Path(name), advice=KINDS, most=LARGEST_PIXELS).pixels
-
-
-def refuse_large(name: str, length: int) -> None:
-    """Raise UserError if a file has more than `LARGEST_FILE` bytes."""
-    if length > LARGEST_FILE:
-        raise UserError(f"{name}: has {length:,} bytes; at most {LARGEST_FILE:,} are allowed")
 
 
 @contextmanager

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +11,6 @@ from figura.base.errors import UserError
 from figura.base.modes import evaluating
 from figura.base.pictures import Pixels
 from figura.base.seeding import generator, random_kept, seed_here
-from figura.base.yaml12 import read_yaml
 from figura.commands.explore.cache import CACHE
 from figura.commands.explore.project import Project
 from figura.commands.explore.trying import (
@@ -21,20 +19,16 @@ from figura.commands.explore.trying import (
     model_of,
     pose_recipe,
     predictor,
-    refuse_untrained,
     shrunk,
     validation_dataset,
 )
 from figura.engine.data import collated
 from figura.engine.inference import named_injectors, run_injectors
 from figura.engine.weights import to_device
-from figura.evaluation.model_folder import refuse_other_networks, trained_facts
-from figura.evaluation.trained import load_trained
 from figura.interfaces import Injector, Networks
-from figura.prediction.model import Device
+from figura.prediction.model import Trained
 from figura.prediction.result import Box, Person
 from figura.prediction.runner import needed
-from figura.recipe.load import check_recipe
 from figura.recipe.schema import Recipe
 from figura.report.sheets import as_pixels
 from models.images.pairs import normalised
@@ -57,16 +51,11 @@ class PersonDrawer:
     """Draws a person in a pose with an appearance, and takes poses and appearances from the validation examples.
 
     Raises:
-        UserError: the recipe or the model has faults, there are no data, or no mode of `evaluate` draws a picture from
-            `pose` and `appearance` alone.
+        UserError: there are no data, or no mode of `evaluate` draws a picture from `pose` and `appearance` alone.
     """
 
-    def __init__(self, params: Path, model: Path) -> None:
-        content = read_yaml(params)
-        refuse_other_networks(params, content, model)
-        self._recipe, networks = load_trained(model, check_recipe(content, params, ["evaluate"], trained_facts(model)))
-        self._device = Device("auto", self._recipe.train.precision)
-        self._networks = {name: network.to(self._device.device) for name, network in networks.items()}
+    def __init__(self, trained: Trained) -> None:
+        self._trained, self._recipe = trained, trained.recipe
         self._injectors, self._output = _drawing_mode(self._recipe)
         self._examples = validation_dataset(self._recipe, PersonPairs)
         self.skeleton, self.size = self._examples.skeleton, self._examples.image_size
@@ -78,10 +67,8 @@ class PersonDrawer:
         """Return joints (K, 3), in pixels of the crop, and the picture (3, P, P) in [-1, 1], of a validation example.
 
         Raises:
-            UserError: there is no such example, or it cannot be read.
+            UserError: it cannot be read.
         """
-        if not 0 <= index < len(self):
-            raise UserError(f"example {index}: allowed are 0 to {len(self) - 1}")
         example = self._examples.example(index, generator(self._recipe.seed, "explore", index))
         joints = np.array(example["joints"], dtype=np.float64)
         joints[~present(joints)] = 0.0
@@ -93,12 +80,12 @@ class PersonDrawer:
         The same input always gives the same picture.
         """
         example = {"pose": normalised(self.pose(joints)), "appearance": appearance, "name": "person"}
-        networks = Networks(dict(self._networks), dict(self._networks))
-        with computing(), evaluating(*self._networks.values()), random_kept():
+        networks, device = dict(self._trained.networks), self._trained.device
+        with computing(), evaluating(*networks.values()), random_kept():
             seed_here(self._recipe.seed, "explore")
-            batch = to_device(collated([example]), self._device.device)
+            batch = to_device(collated([example]), device.device)
             last = self._recipe.train.steps or 2**62  # schedules have arrived where they end
-            state = run_injectors(self._injectors, batch, networks, last, self._device)[0]
+            state = run_injectors(self._injectors, batch, Networks(networks, networks), last, device)[0]
         return as_pixels(state[self._output].float().cpu().numpy())[0]
 
     def pose(self, joints: Joints) -> Pixels:
@@ -195,21 +182,15 @@ def people_trial(project: Project, recipes: Mapping[str, Recipe], name: str) -> 
     """Return the trial of a recipe that draws people; its parts are loaded once.
 
     Raises:
-        UserError: it is not trained, or lacks data.
+        UserError: it is not trained, lacks data, or does not say how to predict.
     """
-    refuse_untrained(project, name)
-    params, model = project.params(name), model_of(project, name)
-    files = files_of(params, model, recipes[name])
-    drawer = CACHE.get(("drawer", str(model.resolve())), files, lambda: PersonDrawer(params, model))
+    trained = predictor(project, name).trained
+    files = files_of(project.params(name), model_of(project, name), recipes[name])
+    drawer = CACHE.get(("drawer", name), files, lambda: PersonDrawer(trained))
     try:
         return PeopleTrial(drawer, predictor(project, pose_recipe(project, recipes)), "")
     except UserError as error:
         return PeopleTrial(drawer, None, f"no pose network reads the picture: {error}")
-
-
-def appearance_picture(appearance: Appearance) -> Pixels:
-    """Return an appearance as pixels (P, P, 3)."""
-    return as_pixels(appearance[None])[0]
 
 
 def nearest_joint(joints: Joints, x: float, y: float, radius: float) -> int | None:

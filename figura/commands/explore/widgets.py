@@ -79,12 +79,17 @@ class Picture:
         dialog.on("hide", dialog.delete)
 
 
+def paragraph(text: str = "") -> ui.label:
+    """Return a text that may be long, with its line breaks."""
+    return ui.label(printable(text)).classes("whitespace-pre-wrap break-words")
+
+
 def button(text: str, act: Callable[[], object] | None = None, icon: str | None = None) -> ui.button:
     """Return a button in the colour of the text around it, which can be read on light and on dark."""
     return ui.button(text, on_click=act, icon=icon, color=None).props("outline dense no-caps").classes("px-2")
 
 
-async def tabs(bar: ui.tabs, builders: Mapping[str, Callable[[], Awaitable[None] | None]]) -> None:
+async def tabs(bar: ui.tabs, builders: Mapping[str, Callable[[], object]]) -> None:
     """Add tabs to a bar, and their panels here; what is in a panel is built when it is opened for the first time."""
     with bar:
         for name in builders:
@@ -102,7 +107,7 @@ async def tabs(bar: ui.tabs, builders: Mapping[str, Callable[[], Awaitable[None]
             built.add(name)
             with spaces[name]:
                 result = builders[name]()
-                if result is not None:
+                if isinstance(result, Awaitable):
                     await result
 
     panels.on_value_change(open_panel)
@@ -129,29 +134,19 @@ class Latest:
             self._running = False
 
 
-def tell(error: Exception) -> None:
-    """Show why something cannot be done, for as long as it takes to read."""
+def tell(text: str) -> None:
+    """Show why something cannot be done, until somebody has read it."""
     actions = [{"label": "OK", "color": "white"}]
-    ui.notify(printable(str(error)), type="negative", multi_line=True, timeout=10_000, actions=actions)
+    ui.notify(printable(text), type="negative", multi_line=True, timeout=0, actions=actions)
 
 
 async def computed(act: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | None:
     """Return what `act` returns, run in a thread while the page answers; tell bad input, and return None."""
-    result = await attempted(act, *args, **kwargs)
-    if isinstance(result, UserError):
-        tell(result)
-        return None
-    return result
-
-
-async def attempted(act: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | UserError | None:
-    """Return what `act` returns, run in a thread, or the UserError of bad input; None if it failed otherwise."""
     try:
         return await run.io_bound(act, *args, **kwargs)
-    except UserError as error:
-        return error
     except Exception as error:
-        if (message := refusal(error)) is not None:
-            return UserError(message)
-        tell(UserError(f"unexpected: {error!r}"))
-        raise
+        message = str(error) if isinstance(error, UserError) else refusal(error)
+        tell(message or f"unexpected: {error!r}")
+        if message is None:
+            raise
+        return None
