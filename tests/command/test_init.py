@@ -29,10 +29,12 @@ def _names_for_commits(monkeypatch: pytest.MonkeyPatch) -> None:
         (RECIPES[1:2], {"images", "pix2pix"}),
         (RECIPES[3:], {"images", "super_resolution"}),
         (("vunet", "pose"), {"images", "people", "pose", "vunet"}),
+        (RECIPES, {"images", "people", "pix2pix", "pose", "super_resolution", "vunet"}),
     ],
 )
 def test_what_is_written_is_what_lies_here(names: tuple[str, ...], systems: set[str]) -> None:
     """All files are the repository's own; two lack the entries that the command line does not name."""
+    assert sorted(recipe_names()) == sorted(RECIPES)
     files = project_files(names)
     cut = {"dvc.yaml", "data/params.yaml"}
     assert [path for path in files.keys() - cut if files[path] != (ROOT / path).read_text()] == []
@@ -40,29 +42,23 @@ def test_what_is_written_is_what_lies_here(names: tuple[str, ...], systems: set[
         lines = iter((ROOT / path).read_text().splitlines())
         assert all(line in lines for line in files[path].splitlines()), f"{path} has lines, or an order, of its own"
     assert {path.split("/")[1] for path in files if path.startswith("models/") and path.count("/") > 1} == systems
-
-
-@pytest.mark.parametrize("names", [RECIPES[:1], RECIPES[1:3], ("vunet", "pose"), RECIPES])
-def test_the_pipeline_is_figuras_for_some_recipes(names: tuple[str, ...]) -> None:
-    assert sorted(recipe_names()) == sorted(RECIPES)
-    files = project_files(names)
     pipeline, ours = parse_yaml(files["dvc.yaml"], "dvc.yaml"), read_yaml(ROOT / "dvc.yaml")
-    maps = {key: value for one in pipeline["vars"] if isinstance(one, dict) for key, value in one.items()}
-    before = {key: value for one in ours["vars"] if isinstance(one, dict) for key, value in one.items()}
+    maps, before = (
+        {key: value for one in of["vars"] if isinstance(one, dict) for key, value in one.items()}
+        for of in (pipeline, ours)
+    )
     judged = [name for name in ("vunet", "pix2pix") if name in names and "pose" in names]
     assert maps["recipes"] == {name: before["recipes"][name] for name in names}
     assert list(maps.get("pose_consistency", {})) == judged
     assert list(pipeline["artifacts"]) == list(names)
-    assert pipeline["stages"] == {
-        name: stage for name, stage in ours["stages"].items() if name != "pose-consistency" or judged
-    }
-    datasets = parse_yaml(files["data/params.yaml"], "datasets")["datasets"]
+    stages = {name: stage for name, stage in ours["stages"].items() if name != "pose-consistency" or judged}
+    assert pipeline["stages"] == stages
+    used = {one["data"] for one in maps["recipes"].values()}
     known = read_yaml(ROOT / "data/params.yaml")["datasets"]
-    assert datasets == {
-        name: known[name] for name in known if name in {one["data"] for one in maps["recipes"].values()}
-    }
-    for entry in [*maps["recipes"].values(), *maps.get("pose_consistency", {}).values()]:
-        assert entry["params"] in files
+    datasets = parse_yaml(files["data/params.yaml"], "datasets")["datasets"]
+    assert datasets == {name: one for name, one in known.items() if name in used}
+    entries = [*maps["recipes"].values(), *maps.get("pose_consistency", {}).values()]
+    assert all(entry["params"] in files for entry in entries)
 
 
 def test_an_empty_folder_becomes_a_repository(tmp_path: Path) -> None:
