@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -96,7 +97,7 @@ def _bring(trainer: Trainer, run: Path, done: int) -> str:
             trainer.iteration = shared.iteration
             start = f"from iteration {shared.iteration} of {shared.maker} (state {shared.digest[:8]})"
     last, trainer.last = trainer.last, NEVER
-    trainer.reporter = _Silent()  # type: ignore[assignment]
+    trainer.reporter = SimpleNamespace(advance=_ignore, track=_ignore, say=_ignore)  # type: ignore[assignment]
     if all(type(one).on_evaluation is Callback.on_evaluation for one in trainer.callbacks.values()):
         trainer.evaluate_every = NEVER  # evaluations change nothing
     batches = _batches(trainer)
@@ -111,18 +112,10 @@ def _batches(trainer: Trainer) -> Iterator[dict[str, Any]]:
         yield to_device(batch, trainer.accelerator.device)
 
 
-class _Silent:
-    """Takes what a trainer reports."""
-
-    def advance(self) -> None: ...
-
-    def track(self, *_: object) -> None: ...
-
-    def say(self, message: str) -> None: ...
+def _ignore(*_: object) -> None: ...
 
 
 def _losses(path: Path | None) -> Losses:
-    """Return the losses in a `losses.csv`."""
     if path is None or not path.is_file():
         return {}
     rows = pd.read_csv(path).dropna(subset=["loss"])  # killed while writing: half a row
@@ -290,7 +283,11 @@ class Watch(Callback):
         drawn: list[DrawnExample] = []
         for state in states:
             for place in range(size := batch_size(state)):
-                whole = {name: value for name, value in state.items() if _is_batch(value, size)}
+                whole = {
+                    name: value
+                    for name, value in state.items()
+                    if isinstance(value, list) or (isinstance(value, Tensor) and value.ndim and len(value) == size)
+                }
                 example = {name: one_value(value, place) for name, value in whole.items()}
                 drawn.append(DrawnExample(len(drawn), 0, example, drawing.pictures(example)))
         return draw_sheet({f"iteration {self.trainer.iteration + 1}": DrawnDataset(drawing.legend, drawn)}, "train")
@@ -313,11 +310,8 @@ def _hook(network: nn.Module, what: str, see: Callable[[str, nn.Module, Any], No
     """Call `see` with title, module and output of each module of a network or loss, as soon as it has run."""
     for name, module in network.named_modules():
         layer = f"layer {what}.{name}" if not what.startswith("loss ") else f"{what}, layer {name}"
-        module.register_forward_hook(partial(_seen, see, layer if name else what))
-
-
-def _seen(see: Callable[[str, nn.Module, Any], None], what: str, module: nn.Module, _: Any, output: Any) -> None:
-    see(what, module, output)
+        title = layer if name else what
+        module.register_forward_hook(lambda module, _, output, title=title: see(title, module, output))
 
 
 def _finite(value: Any) -> bool:
@@ -326,10 +320,6 @@ def _finite(value: Any) -> bool:
         return bool(value.isfinite().all())
     parts = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
     return all(map(_finite, parts))
-
-
-def _is_batch(value: Any, size: int) -> bool:
-    return isinstance(value, list) or (isinstance(value, Tensor) and value.ndim > 0 and len(value) == size)
 
 
 def _flat(network: nn.Module) -> Tensor:
