@@ -46,7 +46,7 @@ def test_levels_are_rounded_and_clipped_and_colours_keep_their_order(tmp_path):
         write_value(tmp_path / name, values[name])
         np.testing.assert_allclose(read(tmp_path / name), expected, atol=1e-6)
         write_value(tmp_path / name, torch.tensor([[[-3.0, 3.0]]]))
-        assert read(tmp_path / name).tolist() == [[[expected.min(), 1.0]]]
+        assert read(tmp_path / name).tolist() == [[[float(expected.min()), 1.0]]]
     write_value(tmp_path / "a.image.png", torch.tensor([1.0, -1.0, -1.0])[:, None, None].expand(3, 2, 2))
     assert read(tmp_path / "a.image.png")[:, 0, 0].tolist() == [1.0, -1.0, -1.0]
     assert cv2.imread(str(tmp_path / "a.image.png"))[0, 0].tolist() == [0, 0, 255]  # red also for everybody else

@@ -17,6 +17,7 @@ import figura
 from figura.base.exit_status import run
 from figura.commands.predict import main
 from figura.prediction.inputs import Photo
+from figura.prediction.runner import Runner
 from models.people.photos import PersonPhotos
 
 PEOPLE = {"image_size": 16, "margin": 0.0, "min_keypoints": 1, "min_height": 1}
@@ -123,7 +124,7 @@ def test_names_of_any_bytes(tmp_path, capfd):
 
 
 class Odd(toy_photos.Reds):
-    """Fails for a dark photo, in three ways; the third stops a whole batch, which is then predicted photo by photo."""
+    """Fails for a dark photo, in three ways."""
 
     def examples(self, photo):
         match int(photo.pixels().max()):
@@ -141,7 +142,7 @@ def test_a_bug_costs_one_photo_and_says_where_it_is(tmp_path, capsys):
     given = toy_photos.write_run(tmp_path, {"predict.data": data})
     for number, value in enumerate([1, 60, 2, 3, 70]):
         write_picture(tmp_path / f"in/{number}.png", value)
-    assert predict(given, tmp_path / "in", "--batch-size", 5, "--output", tmp_path / "out") == 1
+    assert predict(given, tmp_path / "in", "--output", tmp_path / "out") == 1
     assert {path.name for path in (tmp_path / "out").iterdir()} == {"1.image.png", "4.image.png", "predictions.csv"}
     err = capsys.readouterr().err
     assert "0.png: IndexError: list index out of range (unexpected, at " in err
@@ -150,6 +151,22 @@ def test_a_bug_costs_one_photo_and_says_where_it_is(tmp_path, capsys):
     assert "3.png: RuntimeError: " in err  # a network that takes one channel
     assert "error: 3 of the inputs could not be used" in err
     assert "Traceback" not in err
+
+
+def test_a_batch_that_fails_is_predicted_photo_by_photo(tmp_path, monkeypatch, capsys):
+    given, computed = toy_photos.write_run(tmp_path), Runner._run
+
+    def failing(self, batch, injectors):
+        if float(batch["x"].max()) > 0.9:
+            raise RuntimeError("too bright")
+        return computed(self, batch, injectors)
+
+    monkeypatch.setattr(Runner, "_run", failing)
+    for number, value in enumerate([60, 250, 70]):
+        write_picture(tmp_path / f"in/{number}.png", value)
+    assert predict(given, tmp_path / "in", "--batch-size", 3, "--output", tmp_path / "out") == 1
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {"0.image.png", "2.image.png", "predictions.csv"}
+    assert f"skipped: {tmp_path}/in/1.png: RuntimeError: too bright" in capsys.readouterr().err
 
 
 def person(**changes):
