@@ -182,9 +182,7 @@ def test_logs_are_those_of_a_whole_training(tmp_path):
 
 PAINT = "steps.painter.injectors.paint"
 DETAILED = {
-    "networks.painter.weights": None,
     "data.train.more": {"type": "toy.Ramps", "length": 8, "schedule": {"type": "Constant", "value": 2.0}},
-    "losses.square.schedule": ...,
     "losses.distance.schedule": {"type": "Linear", "start": 0, "end": 100, "from": 1.0, "to": 0.0},
     "losses.distance.before": 5,
     "steps.painter.lr_schedule": {"type": "WarmUp", "steps": 9},
