@@ -9,39 +9,28 @@ HINTS: dict[str, dict[str, str]] = {
         # duration and learning rate
         "niter n_iter max_iter max_steps num_steps": "`train.steps` (iterations) or `train.epochs`",
         "num_epochs n_epochs": "`train.epochs`",
-        "n_epochs_decay epochs_decay": (
-            "`lr_schedule: {type: Linear, start: ..., end: ..., from: 1.0, to: 0.0}` of a step"
-        ),
         "gen_lr disc_lr learning_rate": "`steps.<step>.optimizer.lr`",
-        "gen_lr_steps": "`lr_schedule: {type: Decay, at: [50000, 100000], factor: 0.5, over: 0}` of a step",
-        "lr_gamma": "`factor` of `lr_schedule: {type: Decay, at: [50000], factor: 0.5, over: 0}` of a step",
-        "lr_decay": "`lr_schedule: {type: Decay, at: [...], factor: 0.1, over: 0}` of a step, in iterations",
-        "lr_decay_factor": "`factor` of `lr_schedule: {type: Decay, at: [...], factor: 0.1, over: 0}` of a step",
-        "lr_decay_begin lr_decay_end": (
-            "`lr_schedule: {type: Linear, start: 1000, end: 100000, from: 1.0, to: 0.0}` of a step"
+        "gen_lr_steps lr_gamma lr_decay lr_decay_factor": (
+            "`lr_schedule: {type: Decay, at: [50000, 100000], factor: 0.5, over: 0}` of a step, in iterations"
+        ),
+        "n_epochs_decay epochs_decay lr_decay_begin lr_decay_end": (
+            "`lr_schedule: {type: Linear, start: 1000, end: 100000, from: 1.0, to: 0.0}` of a step, in iterations"
         ),
         "lr_policy lr_scheme default_lr_scheme scheduler lr_scheduler": "`steps.<step>.lr_schedule`",
         "separate_lr_schedules": "`steps.<step>.lr_schedule`; each step has its own",
-        "warmup_iter warmup_steps": "`lr_schedule: {type: WarmUp, steps: 500}` of a step",
-        "lr_warm_up_epochs lr_warm_up_start_epoch": (
-            "`lr_schedule: {type: WarmUp, steps: 500}` of a step, in iterations"
+        "warmup_iter warmup_steps lr_warm_up_epochs lr_warm_up_start_epoch lr_warm_up_factor": (
+            "`lr_schedule: {type: WarmUp, steps: 500, from: 0.001, shape: exponential}` of a step, in iterations"
         ),
-        "lr_warm_up_factor": "`from` of `{type: WarmUp, steps: 500, from: 0.001, shape: exponential}`",
         "lr_warm_restarts": (
             "`lr_schedule: {type: CosineRestarts, periods: [1000, 2000], from: 1.0, to: 0.0}` of a step"
         ),
-        "start_ramp_it end_ramp_it": (
+        "start_ramp_it end_ramp_it start_ramp_val end_ramp_val": (
             "`schedule: {type: Linear, start: 2000, end: 3500, from: 0.0, to: 1.0}` of the loss"
         ),
-        "start_ramp_val": (
-            "`from` of `schedule: {type: Linear, start: 2000, end: 3500, from: 0.0, to: 1.0}` of the loss"
-        ),
-        "end_ramp_val": "`to` of `schedule: {type: Linear, start: 2000, end: 3500, from: 0.0, to: 1.0}` of the loss",
         # gradients, optimizers, precision
-        "clip_grad_eps clip_grad_norm grad_clip gradient_clip_val max_grad_norm": (
+        "clip_grad_eps clip_grad_norm grad_clip gradient_clip_val max_grad_norm clip_grad_value": (
             "`clip: 1.0` of a step, the largest 2-norm of the gradient; `clip_value` limits each element"
         ),
-        "clip_grad_value": "`clip_value` of a step, the largest absolute value of each element",
         "mega_batch_factor gradient_accumulation_steps stride_apply": (
             "`train.accumulation`, the number of parts of a batch"
         ),
@@ -49,8 +38,7 @@ HINTS: dict[str, dict[str, str]] = {
         "param_groups": "`groups` of a step: options by patterns of parameter names",
         "beta1 beta2 beta_1 beta_2": "`betas: [0.9, 0.999]` of the optimizer, whose first number is beta1",
         "adam_eps": "`eps` of the optimizer",
-        "fp16": "`train.precision: fp16`",
-        "amp": "`train.precision: fp16` or `bf16`",
+        "fp16 amp": "`train.precision: fp16` or `bf16`",
         "ema_enabled ema_rate": "`train.ema: {decay: 0.999}`",
         "auto_tune_mtl": "a network of its own that learns the weights",
         "fix_batch_norm freeze_batch_norm": (
@@ -67,9 +55,9 @@ HINTS: dict[str, dict[str, str]] = {
         "dataroot data_root": "`root` of a dataset",
         "datasets": "`data.train` and `data.validation`",
         "dataset_weights": "`weight` of an entry of `data.train`",
-        "square_edge cocokp_square_edge cocodet_square_edge": "`side` of a dataset of scenes",
-        "long_edge": "`predict.data.side`, or `side` of an entry of `evaluate.data`",
-        "eval_long_edge": "`side` of an entry of `evaluate.data`",
+        "square_edge cocokp_square_edge cocodet_square_edge long_edge eval_long_edge": (
+            "`side` of a dataset of scenes, of an entry of `evaluate.data`, or `predict.data.side`"
+        ),
         "cocokp_upsample": "`upsample` of a head of the network, and `stride` of the dataset's heads",
         "cocokp_extended_scale": "`augmentation.geometry.rescale: {relative: [0.25, 2.0]}` of the dataset",
         "cocokp_orientation_invariant": "`augmentation.geometry.orientation_invariant: {chance: 0.1}` of the dataset",
@@ -79,10 +67,8 @@ HINTS: dict[str, dict[str, str]] = {
         "spatial_size": "`image_size` of the dataset",
         # networks and initial weights
         "basenet": "`backbone: {name: shufflenetv2k16}` of the network",
-        "input_nc": "`in_channels` of the network",
-        "output_nc": "`out_channels` of the network",
-        "ngf": "`features` of the generator",
-        "ndf": "`features` of the discriminator",
+        "input_nc output_nc": "`in_channels` and `out_channels` of the network",
+        "ngf ndf": "`features` of the network",
         "pretrain_model_* pretrained_path resume_state continue_train load_epoch": (
             "`train.init_from: {run: runs/earlier}`, or `weights` of a network; a killed training resumes by itself"
         ),
@@ -97,14 +83,13 @@ HINTS: dict[str, dict[str, str]] = {
         "val_batches": "`train.evaluate_limit`, in examples",
         "test_batch_size": "`evaluate.batch_size`",
         "print_freq log_freq log_interval update_frequency": "`runtime.log_every`, in iterations",
-        "display_freq visual_debug_rate example_save_rate": "`runtime.samples`, with `every`",
-        "visuals": "`runtime.samples: {names: [lq, sr, hq], count: 4}`",
-        "num_examples": "`count` of `runtime.samples`",
+        "display_freq visual_debug_rate example_save_rate visuals num_examples": (
+            "`runtime.samples: {names: [lq, sr, hq], count: 4, every: 500}`"
+        ),
         "save_checkpoint_freq ckpt_freq model_save_rate save_freq save_epoch_freq": (
             "`runtime.checkpoint_every`, in iterations; `runtime.resume_every` is for resume points"
         ),
-        "tb_logger use_tb_logger": "`runtime.trackers: [tensorboard]`",
-        "use_wandb": "`runtime.trackers: [wandb]`",
+        "tb_logger use_tb_logger use_wandb": "`runtime.trackers: [tensorboard, wandb]`",
         # of earlier versions of figura
         "frozen": (
             "`callbacks: {frozen: {type: figura.callbacks.Freeze, network: NAME, until: 1000, modules: [base_net]}}`"
