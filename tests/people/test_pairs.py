@@ -69,7 +69,14 @@ def folder(tmp_path):
         person(
             1, 1, (8, 4, 24, 40), person_id=50, segmentation=rle(mask), parts={"top": rle(rectangle(12, 6, 28, 20))}
         ),
-        person(2, 2, (40, 0, 30, 48), person_id=50, segmentation=[[40, 0, 70, 0, 70, 48, 40, 48]]),
+        person(
+            2,
+            2,
+            (40, 0, 30, 48),
+            joints=((50, 20), (58, 14)),
+            person_id=50,
+            segmentation=[[40, 0, 70, 0, 70, 48, 40, 48]],
+        ),
         person(3, 3, (0, 0, 80, 60), person_id=50),
         person(5, 3, (10, 10, 20, 30), person_id=60),
         person(6, 1, (60, 20, 20, 40)),
@@ -113,7 +120,7 @@ def test_rows_tell_of_examples_without_their_pictures(folder):
         picture.unlink()
     rows = [dataset.row(index) for index in range(len(dataset))]
     assert rows[1] == {
-        "annotation_id": 2, "person_id": 50, "file": "train/2.png", "joints": 1, "height": 48.0, "other_views": 2
+        "annotation_id": 2, "person_id": 50, "file": "train/2.png", "joints": 2, "height": 48.0, "other_views": 2
     }  # fmt: skip
     assert [(row["annotation_id"], row["other_views"]) for row in rows] == [(1, 2), (2, 2), (3, 2), (5, 0), (6, 0)]
 

@@ -15,6 +15,7 @@ from figura.base.errors import UserError
 from figura.data.formats.skeletons import COCO
 from figura.engine.build import build_datasets
 from figura.interfaces import Networks, State
+from figura.report.interfaces import NotApplicableError
 from figura.show.drawing import drawing_of
 from models.pose import plots as pose_plots
 from models.pose.coco_evaluation import ImageMatches
@@ -77,6 +78,11 @@ def test_truth_is_grey_and_small_pictures_are_enlarged_by_a_whole_factor():
     assert 0 < dotted.mean() < 1
     hidden = overlay(small, [], [], COCO, PLAIN, truth=[of_joints(joints, 1)])
     assert 0.2 < changed(hidden, np.full_like(picture, 120))[81, 110:190].mean() < 0.9
+
+
+def test_pictures_may_be_whitened():
+    white = overlay(GREY, [], [], COCO, OverlayStyle(whiten=0.5))
+    np.testing.assert_allclose(white, 255 - 0.5 * (255 - 120), atol=1)
 
 
 def test_places_and_numbers_out_of_bounds_do_no_harm():
@@ -283,6 +289,9 @@ def test_precision_over_recall(tmp_path, figures):
     PrecisionRecall("poses", "people", "truth", kind="bbox")(rows, path)
     assert figures[-1].axes[0].lines[0].get_label().startswith("IoU 0.5")
     assert pyplot.get_fignums() == []
+    nobody = dump(tmp_path / "nobody", [1], [], results)
+    with pytest.raises(NotApplicableError, match="no annotated person has a labelled keypoint"):
+        PrecisionRecall("poses", "people", "truth", skeleton=SKELETON)(nobody, path)
 
 
 def test_overlaps_of_found_and_missed(tmp_path, figures):
