@@ -68,6 +68,8 @@ def test_the_reading_of_another_picture_is_the_reference(tmp_path: Path) -> None
     assert figures["pictures"] == 1  # the second real picture shows nobody for sure
     assert AREA == 50 * 100  # of the box; somebody fills half of it
     assert figures["oks"]["value"] == pytest.approx(np.exp(-9 / (2 * AREA / 2 * (2 * SIGMA) ** 2)), abs=1e-9)
+    with pytest.raises(ValueError, match="one of them says which poses were asked for"):
+        PoseConsistency("poses", "drawn", "people")
     with pytest.raises(NotApplicableError, match="no picture has a pose"):
         score("drawn", reference="real", least_score=0.99)(rows, BOOTSTRAP)
 

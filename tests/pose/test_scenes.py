@@ -39,6 +39,8 @@ def test_a_photo_is_shown_as_a_scene_of_a_dataset(tmp_path):
     for name in ("image", "valid_area", "to_original"):
         assert np.array_equal(example[name], scene[name])
     assert [example[name] for name in ("image_id", "width", "height")] == [1, 65, 65]
+    with pytest.raises(ValueError, match="side: missing, and the training data tell none"):
+        Photos(multiple=8)
 
 
 def test_overlays_have_the_size_of_each_photo(tmp_path):
@@ -409,6 +411,19 @@ def test_facts_are_those_of_the_data_that_the_heads_are_about(make, tmp_path):
     assert chosen == others | {"category": 1, "side": 65}
     (tmp_path / "facts.json").write_text(json.dumps(prepared | {"skeleton": None, "people": None}))
     assert Scenes.facts(arguments).keys() == {"categories", "side", "stride"}
+
+
+@pytest.mark.parametrize(
+    ("head", "said"),
+    [
+        ({"kind": "cifs", "stride": 8}, r"heads\.a\.kind 'cifs' \(did you mean 'cif'\?\)"),
+        ({"kind": "cif"}, r"heads\.a\.stride: missing; Cif needs it"),
+        ({"kind": "caf", "stride": 8, "connections": "all"}, r"heads\.a\.connections: found "),
+    ],
+)
+def test_heads_that_cannot_be(make, head, said):
+    with pytest.raises(ValueError, match=said):
+        make(heads={"a": head})
 
 
 def test_categories_are_checked(make):
