@@ -373,3 +373,21 @@ def test_no_identity_is_in_two_splits(folder):
     assert test <= set(range(18, 22))
     assert len(train) >= 10
     assert min(len(validation), len(test)) >= 4
+
+
+def test_an_identity_keeps_its_clothes(folder):
+    """Among plain tops, colours within a person differ less over scenes than between persons."""
+    coco = COCO(folder / "train.json")
+    colours: dict[int, list[np.ndarray]] = {}
+    for one in labelled_people(coco):
+        mask = rle.decode(one["parts"]["top"]).astype(bool)
+        if mask.sum() < 80:
+            continue
+        picture = cv2.imread(str(folder / "images" / coco.imgs[one["image_id"]]["file_name"]))
+        colour = picture[mask].mean(axis=0)
+        colours.setdefault(one["person_id"], []).append(colour / colour.sum())  # without the light's brightness
+    repeated = [np.array(found) for found in colours.values() if len(found) >= 2]
+    assert len(repeated) >= 6
+    within = np.mean([found.std(axis=0).mean() for found in repeated])
+    between = np.std([found.mean(axis=0) for found in repeated], axis=0).mean()
+    assert within < 0.35 * between
