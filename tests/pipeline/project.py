@@ -14,6 +14,7 @@ from ruamel.yaml import YAML
 
 from figura.code import closure
 from pipeline.dag import ROOT
+from pipeline.preloaded import preloaded
 from pipeline.tiny_settings import tiny
 from stages import code as manifests
 
@@ -54,6 +55,8 @@ class Project:
 
     def run(self, *command: str, code: int | None = 0, **variables: str) -> subprocess.CompletedProcess[str]:
         """Run a command; `code` is the exit status it must have, None for any; `variables` join the environment."""
+        if "PATH" not in variables:
+            variables["PATH"] = f"{preloaded()}{os.pathsep}{ENVIRONMENT['PATH']}"
         done = subprocess.run(
             command, cwd=self.folder, env=ENVIRONMENT | variables, capture_output=True, text=True, timeout=600,
             check=False,
