@@ -61,7 +61,7 @@ def test_a_try_is_never_beside_a_result_and_goes_without_a_trace(project: Projec
 
 
 def test_every_recipe_goes_on_from_a_shorter_training(project: Project) -> None:
-    results, names = project.outputs(), recipes(project.folder)
+    results, names = trained(project), recipes(project.folder)
     share = {"FIGURA_STATES": ""}  # beside DVC's cache
     for entry in names.values():
         project.set(entry["params"], {"train.steps": 8})
@@ -75,8 +75,12 @@ def test_every_recipe_goes_on_from_a_shorter_training(project: Project) -> None:
     done = project.run("dvc", "repro", "--force", *trains, **share).stdout
     assert done.count("8 of 12 iterations are those of") == len(names) - 1
     assert "9 of 12 iterations are those of vunet of " in done
-    project.run("dvc", "repro", "--force", "--downstream", *trains, FIGURA_STATES="")
-    assert project.outputs() == results
+    assert trained(project) == results
+
+
+def trained(project: Project) -> dict[str, str]:
+    """Return the hash of what each training writes."""
+    return {path: one for path, one in project.outputs().items() if path.endswith(("/model", "/history"))}
 
 
 def test_the_winner_of_a_race_has_the_files_of_a_plain_training(project: Project) -> None:
