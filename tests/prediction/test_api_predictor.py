@@ -274,14 +274,16 @@ def test_values_that_are_no_numbers_are_no_black_picture(predictor, tmp_path, mo
 
 
 def test_a_model_may_hold_the_whole_recipe(toys, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "run").rename(tmp_path / "runs/reds")
+    monkeypatch.chdir(tmp_path / "runs")
     with pytest.raises(UserError, match=r"no dvc\.yaml above it names its recipe; name the params file"):
-        load("run")
-    own, recipe = tmp_path / "run/model/recipe.yaml", read_yaml(Path(toys[0]))
+        load("reds")
+    own, recipe = Path("reds/model/recipe.yaml"), read_yaml(Path(toys[0]))
     sections = {key: recipe[key] for key in ("evaluate", "predict", "metrics", "runtime")}
     own.write_text(to_yaml(read_yaml(own) | sections))
     (own.parent / "SHA256SUMS").unlink(missing_ok=True)
-    assert load("run").recipe == Path("run/model/recipe.yaml")
+    assert load("reds").recipe == own
 
 
 def test_settings_and_what_is_wrong_with_them(toys):
