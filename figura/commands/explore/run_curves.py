@@ -15,20 +15,15 @@ def history_curves(folder: Path) -> dict[str, Points]:
     from figura.report.curves import read_histories
 
     train, validation = (table.astype("float64") for table in read_histories(folder))
-    totals = total_loss(train, validation)
-    curves = {}
-    for table, total, kinds, whole in (
-        (train, totals[0], KINDS, "train.total"),
-        (validation, totals[1], {"raw": "validation"}, "validation.total"),
-    ):
-        columns = {whole: total}
+    totals, curves = total_loss(train, validation), {}
+    for table, total, kinds in ((train, totals[0], KINDS), (validation, totals[1], {"raw": "validation"})):
+        columns = {f"{kinds['raw']}.total": total}
         for column in table:
             head, _, kind = str(column).rpartition(".")
             if kind in kinds:
                 columns[f"{kinds[kind]}.{head}"] = table[column]
         for name, values in columns.items():
-            present = values.notna()
-            if present.any():
+            if (present := values.notna()).any():
                 curves[name] = thin(table["step"][present].tolist(), values[present].tolist())
     return curves
 

@@ -10,7 +10,7 @@ from figura.base.pictures import Pixels
 from figura.base.seeding import generator
 from figura.commands.explore.cache import CACHE
 from figura.commands.explore.project import Project
-from figura.commands.explore.try_parts import ExamplePicker, PointerPicture, loaded, trials, upload_button
+from figura.commands.explore.try_parts import ExamplePicker, PointerPicture, trials, upload_button
 from figura.commands.explore.trying import (
     computing,
     files_of,
@@ -118,7 +118,7 @@ async def labels_panel(project: Project, recipes: Mapping[str, Recipe]) -> None:
     """Lay the trial out for the recipes that translate pictures."""
 
     async def build(recipe: str) -> None:
-        translator = await loaded(lambda: label_translator(project, recipes, recipe))
+        translator = await computed(label_translator, project, recipes, recipe)
         if translator is not None:
             await LabelPanel(translator).build()
 

@@ -3,7 +3,6 @@
 import json
 import random
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TypeVar
 
 from nicegui import events, ui
 
@@ -18,8 +17,6 @@ from figura.commands.explore.trying import (
 )
 from figura.commands.explore.widgets import Latest, button, computed, data_url, tell
 from figura.recipe.trial import is_try
-
-T = TypeVar("T")
 
 LARGEST_FILE = 32 << 20
 """Bytes of an upload."""
@@ -57,21 +54,15 @@ async def trials(
                 return
             if await computed(is_try, model_of(project, recipe)):
                 ui.label("These are the weights of a try, which has learnt next to nothing.").classes("text-sm")
+            waiting = ui.label("loading ...")
             await build(recipe)
+            waiting.delete()
 
     build_now = Latest(change)
     select = ui.select(list(recipes), value=recipes[0], label="Recipe", on_change=build_now)
     select.props("dense").classes("w-52")
     space = ui.column().classes("w-full")
     await build_now()
-
-
-async def loaded(act: Callable[[], T]) -> T | None:
-    """Return what takes a while to load; if it cannot be, that is told, and None returned."""
-    waiting = ui.label("loading ...")
-    result = await computed(act)
-    waiting.set_text("" if result is not None else "Mend what the message says, then reload this page.")
-    return result
 
 
 def upload_button(label: str, act: Callable[[Pixels], Awaitable[None]]) -> None:

@@ -8,7 +8,7 @@ from nicegui import events, ui
 
 from figura.base.pictures import Pixels
 from figura.commands.explore.project import Project
-from figura.commands.explore.try_parts import ExamplePicker, PointerPicture, loaded, trials, upload_button
+from figura.commands.explore.try_parts import ExamplePicker, PointerPicture, trials, upload_button
 from figura.commands.explore.trying import recipes_on
 from figura.commands.explore.trying_people import (
     Joints,
@@ -35,7 +35,7 @@ async def people_panel(project: Project, recipes: Mapping[str, Recipe]) -> None:
     """Lay the trial out for the recipes that draw people."""
 
     async def build(recipe: str) -> None:
-        trial = await loaded(lambda: people_trial(project, recipes, recipe))
+        trial = await computed(people_trial, project, recipes, recipe)
         if trial is not None:
             await PeoplePanel(trial).build()
 
