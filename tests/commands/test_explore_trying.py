@@ -224,6 +224,11 @@ BOMB = b"\x89PNG\r\n\x1a\n" + b"".join(
 )
 
 
+def test_an_upload_is_decoded() -> None:
+    assert np.array_equal(uploaded_picture("a.PNG", encode_png(PIXELS)), PIXELS)
+    assert uploaded_picture("../../b.jpg", encode_jpeg(PIXELS)).shape == PIXELS.shape
+
+
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
@@ -235,7 +240,6 @@ BOMB = b"\x89PNG\r\n\x1a\n" + b"".join(
     ],
 )
 def test_an_upload_that_is_no_picture_is_one_line(name: str, content: bytes, message: str) -> None:
-    assert np.array_equal(uploaded_picture("../a.PNG", encode_png(PIXELS)), PIXELS)
     with pytest.raises(UserError) as error:
         uploaded_picture(name, content)
     assert str(error.value).startswith(message)
