@@ -141,19 +141,27 @@ def test_damaged_files_are_left_out_of_the_list(tmp_path):
         curves_of(one)
 
 
-def test_who_trains(tmp_path):
+def test_a_try_that_trains_and_is_stopped(tmp_path):
     folder = write_run(tmp_path, "toy")
+    write_live(folder / "try/live", 10)
+    for name in ("", "losses.csv", "log.jsonl"):
+        os.utime(folder / "live" / name, (1, 1))
     assert run_locks.lock_holder(folder) is None
     with training(folder) as process:
         holder = run_locks.lock_holder(folder)
         assert (holder.process, run_locks.locking_process(folder)) == (process.pid, process.pid)
         one = runs.read_run(tmp_path, "toy")
         assert one.state_text.startswith(f"training (process {process.pid} on ")
-        (folder / ".lock").write_text("no JSON")
-        assert str(run_locks.lock_holder(folder)) == "another process"
+        assert (one.live, one.step) == (folder / "try/live", 10)  # which is written now
+        with pytest.raises(UserError, match=f"process {process.pid} on .* is at work there"):
+            run_control.resume(project_in(tmp_path, "toy"), "toy")
+        assert run_control.stop(one).process == process.pid
+        assert process.wait(10) == -signal.SIGTERM
     assert (folder / ".lock").exists()  # left by a killed process: the kernel says that nobody holds it
-    assert run_locks.lock_holder(folder) is None
-    assert runs.read_run(tmp_path, "toy").state == "trained"
+    one = runs.read_run(tmp_path, "toy")
+    assert (one.state, one.live) == ("trained", folder / "live")
+    with pytest.raises(UserError, match="no process is at work there"):
+        run_control.stop(one)
 
 
 def test_looking_at_a_lock_takes_none(tmp_path):
@@ -167,18 +175,6 @@ def test_looking_at_a_lock_takes_none(tmp_path):
             assert run_locks.locking_process(folder) is not None
             with pytest.raises(BlockingIOError):
                 fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-
-
-def test_a_try_that_trains_is_shown_by_its_own_files(tmp_path):
-    folder = write_run(tmp_path, "toy")
-    write_live(folder / "try/live", 10)
-    os.utime(folder / "live", (1, 1))
-    for name in ("losses.csv", "log.jsonl"):
-        os.utime(folder / "live" / name, (1, 1))
-    with training(folder):
-        one = runs.read_run(tmp_path, "toy")
-        assert (one.live, one.step) == (folder / "try/live", 10)
-    assert runs.read_run(tmp_path, "toy").live == folder / "live"
 
 
 def test_curves_of_a_run_that_has_ended(tmp_path):
@@ -241,21 +237,12 @@ def test_a_long_curve_has_few_points_and_ends_at_its_newest_step(length):
         assert np.nanmean(means) == pytest.approx(0.5, abs=0.02)
 
 
-def test_stop_sends_a_signal_to_whoever_holds_the_lock(tmp_path):
-    folder = write_run(tmp_path, "toy")
-    with training(folder) as process:
-        assert run_control.stop(runs.read_run(tmp_path, "toy")).process == process.pid
-        assert process.wait(10) == -signal.SIGTERM
-    with pytest.raises(UserError, match="no process is at work there"):
-        run_control.stop(runs.read_run(tmp_path, "toy"))
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         ({"host": "elsewhere"}, "process .* on elsewhere, since .* trains; this is .*: `kill .*` there"),
         ({"pid": 1}, "process 1 does not hold the lock that names it"),
-        ({"pid": "x"}, "cannot be told"),
+        ({"pid": "x"}, "cannot be told"),  # damaged: another process
     ],
 )
 def test_stop_refuses(tmp_path, change, message):
@@ -296,10 +283,6 @@ def test_resume_starts_dvc_once(tmp_path):
     assert "ended with status" in run_control.launch_status(one)
 
 
-def test_resume_refuses(tmp_path):
-    project = project_in(tmp_path, "toy")
+def test_resume_refuses_what_is_no_recipe(tmp_path):
     with pytest.raises(UserError, match=r"dvc\.yaml has no such recipe; there are toy"):
-        run_control.resume(project, "../../etc")
-    folder = write_run(tmp_path, "toy")
-    with training(folder) as process, pytest.raises(UserError, match=f"process {process.pid} on .* is at work there"):
-        run_control.resume(project, "toy")
+        run_control.resume(project_in(tmp_path, "toy"), "../../etc")
