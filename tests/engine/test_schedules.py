@@ -115,6 +115,7 @@ def test_bad_arguments_are_refused(make):
 
 def test_schedules_that_outlast_training_are_named():
     assert Sine(3, 4, high=2.0, low=0.0).last == 3  # it goes on for ever, and is never late
+    assert Product({"warm_up": WarmUp(3), "decay": Decay([5], 0.5, over=2)}).last == 7
     recipe = toy.checked(
         {"steps.painter.lr_schedule": {"type": "Linear", "start": 0, "end": 5, "from": 1.0, "to": 0.0}}
     )
