@@ -15,7 +15,12 @@ from figura.recipe.types import build_schedule
 def warnings(recipe: Recipe, steps: Mapping[str, Step], last: int) -> list[str]:
     """Return all warnings about a training of `last` iterations; a try always ends before schedules and gates do."""
     late = [] if recipe.train.try_ else late_schedules(recipe, last) + late_gates(recipe, last)
-    return [*from_tries(recipe), *late, *upset_norms(steps)]
+    left_out = [
+        f"steps.{name} is left out for batches that lack {', '.join(sorted(step.partial))}"
+        for name, step in steps.items()
+        if step.partial
+    ]
+    return [*from_tries(recipe), *left_out, *late, *upset_norms(steps)]
 
 
 def from_tries(recipe: Recipe) -> list[str]:

@@ -123,7 +123,7 @@ def test_training_and_validation_have_injectors_of_their_own(run):
         assert torch.equal(a, b)  # training was the same
 
 
-def test_a_step_and_those_that_read_its_names_are_left_out_where_a_batch_lacks_what_they_read(run):
+def test_a_step_and_those_that_read_its_names_are_left_out_where_a_batch_lacks_what_they_read(run, capsys):
     """Of the datasets, only one has y, which one injector of the first step reads."""
     content = toy.changed({key: value for key, value in MIXED.items() if key != "losses.other"} | {"train.ema": None})
     content["networks"]["second"] = {"type": "toy.Painter"}
@@ -136,6 +136,8 @@ def test_a_step_and_those_that_read_its_names_are_left_out_where_a_batch_lacks_w
     losses["second"] = losses["distance"] | {"inputs": of_late, "step": "second"}
     losses["distance"]["step"] = losses["square"]["step"] = "painter"
     trainer = trained(run, content=content)
+    said = capsys.readouterr().out
+    assert all(f"warning: steps.{name} is left out for batches that lack y\n" in said for name in content["steps"])
     for loss in ("distance", "second"):
         assert trainer.loss_log.history(loss)["step"].tolist() == [t for t in range(1, 16) if t % 3 != 2]
     one = {"x": torch.rand(4, 1, 4, 4), "other": torch.ones(4, 1, 4, 4)}
