@@ -58,6 +58,24 @@ def test_processes_write_the_pairs_that_are_drawn_here(tmp_path, pairs):
     np.testing.assert_array_equal(cv2.imread(str(tmp_path / "validation/000004.png")), np.hstack(validation))
 
 
+def test_files_of_an_earlier_run_are_not_overwritten(tmp_path):
+    (tmp_path / "train").mkdir()
+    (tmp_path / "train" / "000001.png").write_bytes(b"mine")
+    with pytest.raises(FileExistsError, match="train"):
+        write_catalogue(SETTINGS, SEED, tmp_path, False, workers=1)
+    assert (tmp_path / "train" / "000001.png").read_bytes() == b"mine"
+
+
+def test_splits_and_seeds_show_other_people():
+    shown = [
+        draw_pair(SETTINGS, seed=seed, split=split, index=index)[1].tobytes()
+        for seed in (SEED, SEED + 1)
+        for split in ("train", "validation", "test")
+        for index in range(2)
+    ]
+    assert len(set(shown)) == len(shown)
+
+
 def test_label_maps_hold_known_colours_and_one_item_of_each_kind(pairs, wardrobe):
     ends = np.cumsum(SETTINGS.items)
     kinds = [set(part) for part in (wardrobe.labels[a:b] for a, b in zip([0, *ends[:-1]], ends, strict=True))]

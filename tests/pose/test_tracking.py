@@ -16,6 +16,7 @@ from figura.data.formats.skeletons import COCO
 from figura.interfaces import Example, Networks, Records, State
 from figura.prediction.inputs import Photo, PhotoExamples
 from figura.prediction.predictor import load
+from models.pose.decode.overlays import COLOURS, OverlayStyle, overlay
 from models.pose.tracking import TrackPeople, assigned, similarities
 
 STANDING = COCO.standing_pose * (10, -10)
@@ -116,6 +117,19 @@ def test_batches_do_not_matter() -> None:
     assert again == whole[6:12]
     assert follow(track, frames[12:], first=12) == whole[12:]
     assert max(len(one.before) for one in track.videos.values()) <= 12  # memory does not grow with the video
+
+
+def test_a_track_keeps_its_colour() -> None:
+    picture = np.zeros((120, 400, 3), np.uint8)
+    style = OverlayStyle(colours="instance", scores=False)
+    one, other = (person(100) | {"track_id": 5}), (person(300) | {"track_id": 2})
+    drawn = overlay(picture, [one, other], [], COCO, style)
+    assert (overlay(picture, [other, one], [], COCO, style) == drawn).all()
+    for colour, half in ((COLOURS[4], drawn[:, :200]), (COLOURS[1], drawn[:, 200:])):
+        assert (half == colour).all(axis=2).any()
+    labelled = [overlay(picture, [person(100) | extra], [], COCO) for extra in ({}, {"track_id": 5}, {"track_id": 6})]
+    assert not (labelled[1] == labelled[0]).all()
+    assert not (labelled[1] == labelled[2]).all()
 
 
 class Walkers(PhotoExamples):
