@@ -10,7 +10,7 @@ from torch.func import functional_call
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.instancenorm import _InstanceNorm
 
-from figura.base.errors import UserError, nearest
+from figura.base.errors import nearest
 from figura.data.formats.skeletons import Skeleton
 from figura.recipe.types import checked_call
 from models.pose.argument_types import Positive, categories_from, skeleton_of
@@ -117,14 +117,7 @@ class PoseNetwork(nn.Module):
         s is the head's stride. With `upsample` above 1, the sizes hold for H and W that are a multiple of the
         backbone's stride plus one. Returns raw fields for the losses; with `decode`, float32 fields for the decoders
         (`heads.decoded`). `decode` is independent of train/eval mode.
-
-        Raises:
-            UserError: images do not have three channels.
         """
-        if image.ndim != 4 or image.shape[1] != 3:
-            raise UserError(
-                f"images for PoseNetwork: found shape {tuple(image.shape)}; needed is (N, 3, height, width)"
-            )
         features = self.base_net(image.contiguous(memory_format=torch.channels_last))
         return {name: head(features, decode) for name, head in self.head_nets.items()}
 

@@ -28,15 +28,6 @@ def _judged(judge: Callable[[Tensor], Tensor], pixels: Pixels, image: Tensor, fa
     return {"logits": both[: len(image)], "fake_logits": both[len(image) :]}
 
 
-def _check(name: str, image: Tensor, fake: Tensor | None, channels: int) -> None:
-    if image.shape[1] != channels or (fake is not None and fake.shape[1:] != image.shape[1:]):
-        other = "" if fake is None else f" and fake {tuple(fake.shape)}"
-        raise UserError(
-            f"images for {name}: found {tuple(image.shape)}{other}; needed are {channels} channels (in_channels) and "
-            "fakes of the same size"
-        )
-
-
 class UNetDiscriminator(nn.Module):
     """One logit per pixel (Wang et al., *Real-ESRGAN*, ICCVW 2021, section 3.3; Schönfeld et al., CVPR 2020).
 
@@ -55,7 +46,7 @@ class UNetDiscriminator(nn.Module):
 
     def __init__(self, *, in_channels: Count = 3, features: Count = 64, pixels: Pixels = "signed") -> None:
         super().__init__()
-        self.in_channels, self.pixels = in_channels, pixels
+        self.pixels = pixels
         widths = [features, 2 * features, 4 * features, 8 * features]
 
         def normed(inputs: int, outputs: int, side: int = 3, stride: int = 1) -> nn.Module:
@@ -71,9 +62,8 @@ class UNetDiscriminator(nn.Module):
         """(N, in_channels, H, W) in [-1, 1] and, in the same pass, `fake` -> `logits` (N, 1, H, W), `fake_logits`.
 
         Raises:
-            UserError: the channels differ, `fake` has another size, or sides are not multiples of 8.
+            UserError: sides are not multiples of 8.
         """
-        _check(type(self).__name__, image, fake, self.in_channels)
         if image.shape[2] % 8 or image.shape[3] % 8:
             raise UserError(
                 f"images for UNetDiscriminator: found {image.shape[2]} x {image.shape[3]} pixels; multiples of 8 are "
@@ -129,7 +119,7 @@ class VGGDiscriminator(nn.Module):
         super().__init__()
         if image_size < 2 * SMALLEST or image_size & (image_size - 1):
             raise ValueError(f"image_size {image_size}: a power of 2, {2 * SMALLEST} or more, is needed")
-        self.image_size, self.in_channels, self.pixels = image_size, in_channels, pixels
+        self.image_size, self.pixels = image_size, pixels
         layers: list[nn.Module] = []
         inputs = in_channels
         for stage in range((image_size // SMALLEST).bit_length() - 1):
@@ -147,9 +137,8 @@ class VGGDiscriminator(nn.Module):
         Returns `logits` (N, 1) and, with a fake, `fake_logits`.
 
         Raises:
-            UserError: channels or sizes differ.
+            UserError: sides are not `image_size`.
         """
-        _check(type(self).__name__, image, fake, self.in_channels)
         if image.shape[2:] != (self.image_size, self.image_size):
             raise UserError(
                 f"images for VGGDiscriminator: found {image.shape[2]} x {image.shape[3]} pixels; image_size is "
