@@ -331,3 +331,9 @@ def test_a_file_system_without_locks_is_a_warning(run, monkeypatch, capsys):
     assert capsys.readouterr().out == (
         f"warning: {run}/.lock: this file system has no locks (No locks available); start nothing else in {run}\n"
     )
+
+
+def test_a_file_in_place_of_the_folder_is_told(run):
+    run.touch()
+    with pytest.raises(UserError, match=r"run/\.lock: cannot be written: File exists"), hold(run):
+        pass
