@@ -170,12 +170,8 @@ def test_a_missing_skeleton_is_measured(tmp_path):
     preparation, content = prepared(tmp_path, [category], [annotation(1, flat(line))])
     assert content["categories"][0]["skeleton"] == [[1, 4], [4, 2], [2, 5], [5, 3]]
     assert any("dog has no skeleton" in line and "nose-tail" in line for line in preparation.lines())
-
-
-def test_a_missing_skeleton_without_annotations_is_an_error(tmp_path):
-    category = {key: value for key, value in DOG.items() if key != "skeleton"}
     with pytest.raises(UserError, match=r"dog has no skeleton.*write the pairs of joints to coco\.keypoints\.connect"):
-        prepared(tmp_path, [category], [annotation(1, [0] * 15)])
+        prepared(tmp_path / "unlabelled", [category], [annotation(1, [0] * 15)])
 
 
 def test_what_the_category_tells_counts(tmp_path):
@@ -487,23 +483,22 @@ def of_validation(folder, train, validation):
     return json.loads((folder / "validation.json").read_text())
 
 
-@pytest.mark.parametrize("alone", [CAT, PUPPY])
-def test_one_of_the_categories_that_became_one(tmp_path, alone):
-    content = of_validation(tmp_path, [CAT, PUPPY], [alone])
-    assert [(one["id"], one["name"]) for one in content["categories"]] == [(1, "animal")]
-    assert [(one["category_id"], one["source_category"]) for one in content["annotations"]] == [(1, alone["name"])]
-    assert read_facts(tmp_path)["annotated"]["validation"]["persons"] == 1
-
-
-def test_further_categories_with_the_same_joints_stay_apart(tmp_path):
-    content = of_validation(tmp_path, [PUPPY], [CAT, PUPPY])
-    assert [(one["id"], one["name"], "keypoints" in one) for one in content["categories"]] == [
-        (1, "cat", False),
-        (18, "dog", True),
-    ]
-    assert [one["category_id"] for one in content["annotations"]] == [1, 18]
+@pytest.mark.parametrize(
+    ("train", "validation", "categories", "people"),
+    [
+        ([CAT, PUPPY], [CAT], [(1, "animal", True)], {1: "cat"}),
+        ([CAT, PUPPY], [PUPPY], [(1, "animal", True)], {1: "dog"}),
+        ([PUPPY], [CAT, PUPPY], [(1, "cat", False), (18, "dog", True)], {1: None, 18: None}),
+    ],
+    ids=["a cat of animals", "a dog of animals", "a cat apart"],
+)
+def test_categories_of_validation_are_those_of_train(tmp_path, train, validation, categories, people):
+    """One of the categories that became one joins it; further ones with the same joints stay apart."""
+    content = of_validation(tmp_path, train, validation)
+    assert [(one["id"], one["name"], "keypoints" in one) for one in content["categories"]] == categories
+    assert {one["category_id"]: one.get("source_category") for one in content["annotations"]} == people
     facts = read_facts(tmp_path)
-    assert (facts["people"], facts["annotated"]["validation"]["persons"]) == ("dog", 1)
+    assert (facts["people"], facts["annotated"]["validation"]["persons"]) == (categories[-1][1], 1)
 
 
 @pytest.mark.parametrize(

@@ -126,14 +126,17 @@ def test_rows_tell_of_examples_without_their_pictures(folder):
 
 
 def test_crop_is_the_mean_over_pixels(folder):
-    dataset = pairs(folder, margin=0.1, min_height=20, appearance="self")
+    dataset = pairs(folder, margin=0.1, min_height=20, parts=True, appearance="self")
     example = draw(dataset, 0)
     # Box (8, 4, 24, 40): side 40 * 1.2 = 48 around (20, 24), so from (-4, 0): four columns lie outside.
     np.testing.assert_allclose(example["target"], expected_crop(noise(1), -4, 0, 48, 16), atol=2e-6)
     assert (example["target"][:, :, 0] == 0).all()
     np.testing.assert_array_equal(example["appearance"], example["target"])
-    block = np.pad(rectangle(12, 6, 28, 40), ((0, 0), (4, 0)))[:48, :48].reshape(16, 3, 16, 3).mean(axis=(1, 3))
-    np.testing.assert_allclose(example["mask"][0], block, atol=1e-6)
+    for name, bottom in (("mask", 40), ("top", 20)):
+        mask = np.pad(rectangle(12, 6, 28, bottom), ((0, 0), (4, 0)))[:48, :48]
+        np.testing.assert_allclose(example[name][0], mask.reshape(16, 3, 16, 3).mean(axis=(1, 3)), atol=1e-6)
+    np.testing.assert_array_equal(example["appearance_top"], example["top"])
+    assert not example["bottom"].any()
 
 
 def test_background_is_replaced_before_scaling(folder):
@@ -154,15 +157,6 @@ def test_polygons_and_missing_masks(folder):
     box = np.zeros((30, 30))
     box[:, 5:25] = 1
     np.testing.assert_allclose(missing, box.reshape(15, 2, 15, 2).mean(axis=(1, 3)), atol=1e-6)
-
-
-def test_parts(folder):
-    dataset = pairs(folder, margin=0.1, parts=True, appearance="self")
-    example = draw(dataset, 0)
-    block = np.pad(rectangle(12, 6, 28, 20), ((0, 0), (4, 0)))[:48, :48].reshape(16, 3, 16, 3).mean(axis=(1, 3))
-    np.testing.assert_allclose(example["top"][0], block, atol=1e-6)
-    np.testing.assert_array_equal(example["appearance_top"], example["top"])
-    assert not example["bottom"].any()
 
 
 def test_joints_lie_where_the_picture_shows_them(tmp_path):

@@ -12,9 +12,7 @@ from models.pix2pix.discriminator import PatchDiscriminator
 from models.pix2pix.generator import UNetGenerator
 
 COUNTS = {
-    (64, 3): (16_655_939, 12_410_755, 17_436_678, 13_191_494),
     (64, 6): (54_404_675, 39_150_979, 57_547_782, 42_294_086),
-    (64, 7): (66_987_587, 48_064_387, 70_918_150, 51_994_950),
     (32, 6): (13_603_619, 9_790_147, 14_390_790, 10_577_318),
 }
 VARIANTS = [(block, up) for block in ("standard", "residual") for up in ("transposed", "bilinear")]
