@@ -372,6 +372,7 @@ def test_two_processes_end_together_and_go_on_to_the_same_bytes(start, tmp_path_
         "the launcher hears what DVC ignores": 75,
         "all hear": 75,
         "one is killed": 1,
+        "the launcher is killed": -signal.SIGKILL,
         "ctrl-c": 130,
     }.items():
         with ignoring(signal.SIGTERM) if how == "the launcher hears what DVC ignores" else nullcontext():
@@ -388,6 +389,9 @@ def test_two_processes_end_together_and_go_on_to_the_same_bytes(start, tmp_path_
                 os.kill(number, one)
         elif how == "one is killed":
             os.kill(ranks[1], signal.SIGKILL)
+        elif how == "the launcher is killed":  # nothing outlives it
+            child.kill()
+            wait_until_none_is_left(stopped)
         else:
             child.send_signal(signal.SIGINT)
         out = ended(child, code, seconds=60)
@@ -405,15 +409,6 @@ def test_two_processes_end_together_and_go_on_to_the_same_bytes(start, tmp_path_
             assert "goes on from its last resume point" in last
     assert "resumed after iteration" in ended(start(stopped, processes=2), 0)
     assert outputs(stopped) == outputs(whole)
-
-
-def test_nothing_outlives_a_launcher_that_is_killed(start, tmp_path) -> None:
-    child = start(tmp_path, changes={"train.steps": 10000}, processes=2)
-    training(tmp_path, child)
-    child.kill()
-    child.wait()
-    wait_until_none_is_left(tmp_path)
-    assert points(tmp_path)
 
 
 @pytest.mark.parametrize(
