@@ -9,6 +9,7 @@ import boto3
 import pytest
 import requests
 from moto.server import ThreadedMotoServer
+from trainings import contents
 
 from pipeline.project import Project
 from pipeline.test_dag import ran, stale
@@ -73,11 +74,6 @@ def second_clone(project: Project, remote: Remote, folder: Path) -> Project:
     for name, value in remote.options.items():
         other.run("dvc", "remote", "modify", "--local", "store", name, value)
     return other
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    """Return the files below a folder."""
-    return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
 
 
 def test_a_second_clone_has_everything_and_trains_nothing(project: Project, s3: Remote, tmp_path: Path) -> None:
