@@ -203,7 +203,11 @@ def test_a_key_takes_the_value_that_is_named(page):
     files = [RECIPE[page]] if page in RECIPE else [f"recipes/published/{WHOLE[page]}.yaml", *RECIPES]
     values = [f"{key}={value}" for key, value in keys(page) if value and not key.startswith("datasets.")]
     assert len(values) > 5
-    assert [one for one in values if not any(fits(file, one) for file in files)] == []
+
+    def likely(value: str) -> list[str]:  # those that have the key first: each check takes a while
+        return sorted(files, key=lambda file: not has(content(file), value.partition("=")[0].split(".")))
+
+    assert [one for one in values if not any(fits(file, one) for file in likely(one))] == []
 
 
 def test_what_does_not_fit_is_found():

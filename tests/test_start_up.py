@@ -99,14 +99,13 @@ def test_a_key_that_the_schema_does_not_know_is_told_before_pytorch_is_loaded(tm
         assert last == f"{file}: types, their arguments and names are checked once this is mended"
 
 
-@pytest.mark.parametrize("recipe", ["recipes/pose.yaml", "recipes/detection.yaml"])
-def test_metrics_of_poses_need_no_pytorch(recipe):
-    code = f"""
+def test_metrics_of_poses_need_no_pytorch():
+    code = """
 import sys
 from pathlib import Path
 from figura.recipe.load import load_recipe
 from figura.report.metrics import build_pictures, build_scores
-recipe = load_recipe(Path({recipe!r}), ["metrics"], {{"stride": 8}})
+recipe = load_recipe(Path("recipes/pose.yaml"), ["metrics"], {"stride": 8})
 print(len(build_scores(recipe)) > 0, len(build_pictures(recipe)) > 0, "torch" in sys.modules)
 """
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)

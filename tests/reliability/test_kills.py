@@ -1,7 +1,6 @@
 """Kills at any moment, and two of anything at once: no result changes, no file is lost, no traceback is printed."""
 
 import hashlib
-import json
 import os
 import random
 import re
@@ -19,7 +18,6 @@ import pytest
 from running import processes_in, workers
 
 from figura.base.errors import Interrupted
-from figura.base.yaml12 import read_yaml
 from reliability import CASES, SEED
 from reliability.workplace import LIMIT, Child, Workplace, copy, until, wait
 
@@ -254,35 +252,6 @@ def test_two_predictions_into_one_folder_are_as_one(work: Workplace) -> None:
     work.remove(("alone", "both"))
     assert both == alone
     assert len(alone) >= 4
-
-
-def test_two_temporary_experiments_beside_each_other_are_both_right(work: Workplace) -> None:
-    """The second starts when the first trains: while DVC makes an experiment, it lets no other in, and says so."""
-    seeds = {"one": 5, "other": 6}
-    logs = {name: work.log.with_name(name) for name in seeds}
-    children = []
-    for name, seed in seeds.items():
-        command = ["dvc", "exp", "run", "--temp", "--name", name, "-S", f"{work.params}:seed={seed}"]
-        child = work.start([*command, f"train@{work.recipe}"], log=logs[name])
-        children.append(child)
-        assert until(lambda log=logs[name], child=child: "Running stage" in log.read_text() or child.poll(), LIMIT)
-    assert [wait(child, LIMIT) for child in children] == [0, 0], [path.read_text() for path in logs.values()]
-    assert work.differences() == []  # the workspace stays as it was
-    refs = work.project.run("git", "for-each-ref", "--format=%(refname)", "refs/exps").stdout.split()
-    for name, seed in seeds.items():
-        work.remove(work.outputs("train"))
-        work.project.set(work.params, {"seed": seed})
-        try:
-            work.project.run(*work.command("train"))
-        finally:
-            work.project.run("git", "checkout", "-q", "--", work.params)
-        (ref,) = (ref for ref in refs if ref.endswith(f"/{name}"))
-        (work.folder / "experiment.lock").write_text(work.project.run("git", "show", f"{ref}:dvc.lock").stdout)
-        outs = read_yaml(work.folder / "experiment.lock")["stages"][f"train@{work.recipe}"]["outs"]
-        work.remove(["experiment.lock"])
-        (digest,) = (out["md5"] for out in outs if out["path"] == f"{work.run}/model")
-        listing = json.loads((work.folder / ".dvc/cache/files/md5" / digest[:2] / digest[2:]).read_text())
-        assert {one["relpath"]: one["md5"] for one in listing} == hashes(work.folder / work.run / "model")
 
 
 def hashes(folder: Path) -> dict[str, str]:
