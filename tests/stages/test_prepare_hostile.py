@@ -5,10 +5,14 @@ import os
 from pathlib import Path
 
 import pytest
+import toy
+from pipeline.tiny_settings import ROOT, own
+from prepared_files import content as bytes_of
 from prepared_files import rows, write_entry, write_picture
 
 from figura.base.errors import UserError
 from figura.base.exit_status import run
+from figura.base.yaml12 import read_yaml, to_yaml
 from figura.data.formats.coco import KEYPOINTS, read_head, read_records
 from figura.data.formats.prepared import Manifest
 from figura.data.formats.records import UnusableError, is_finite
@@ -16,7 +20,7 @@ from models.images.pairs import ImagePairs
 from models.people.persons import Persons
 from models.pose.scene_table import SceneTable
 from models.super_resolution.patches import Patches
-from stages import prepare
+from stages import prepare, train
 
 PREPARED = Path("data/prepared/mine")
 HUGE = 10**400
@@ -325,3 +329,60 @@ def test_prepared_files_by_hand_are_checked_record_by_record(tmp_path, changes, 
     (tmp_path / "train.json").write_text(json.dumps(content))
     with pytest.raises(UserError, match=f"train.json: {message}"):
         Persons(tmp_path, "train", min_keypoints=1, min_height=1)
+
+
+# --- trainings on prepared data that is not right ---
+
+
+def spoil(split, listed=False, **values):
+    """Change the first person with joints, or everybody, as another program may; unless `listed`, no hash is known."""
+    path = PREPARED / f"{split}.json"
+    document = json.loads(path.read_text())
+    for one in document["annotations"] if values.get("iscrowd") else document["annotations"][:1]:
+        one |= values
+    path.write_text(json.dumps(document))
+    manifest = PREPARED / "manifest.json"
+    if not listed:
+        manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"hashes": {}}))
+
+
+@pytest.mark.parametrize(
+    ("recipe", "changes", "harm", "expected"),
+    [
+        ("vunet", {}, lambda: (PREPARED / "train.json").unlink(), ["train.json", "dvc repro prepare@mine"]),
+        (
+            "vunet", {"train.init_from": {"run": "runs/nowhere"}, "data.common.min_height": 1}, lambda: None,
+            ["runs/nowhere/model/generator.safetensors: no such file"],
+        ),
+        (
+            "pose", {}, lambda: spoil("train", listed=True, iscrowd=1),
+            ["train.json: its SHA-256 is another than in", "prepare@mine"],
+        ),
+        (
+            "pose", {}, lambda: spoil("validation", id=424242, bbox=[1, 1, 0, 20]),
+            ["validation.json: annotation 424242", "has no area"],
+        ),
+        (
+            "pose", {}, lambda: spoil("train", iscrowd=1),
+            ["train.json: none of ", "images has", "min_keypoint_annotations"],
+        ),
+    ],
+)  # fmt: skip
+def test_a_training_ends_in_one_error_and_loses_nothing(recipe, changes, harm, expected, capsys):
+    write_coco()
+    assert prepared() == []
+    root = {"data.common.root": str(PREPARED)}
+    content = read_yaml(ROOT / {"vunet": "params.yaml", "pose": "recipes/pose.yaml"}[recipe])
+    Path("recipe.yaml").write_text(to_yaml(toy.changed(root | own(recipe, "settings") | changes, content)))
+    for earlier in ("model/weights", "history/losses.csv"):
+        Path(f"runs/mine/{earlier}").parent.mkdir(parents=True)
+        Path(f"runs/mine/{earlier}").write_text("of an earlier run")
+    harm()
+    before = bytes_of(Path())
+    capsys.readouterr()
+    assert run(train.main, ["recipe.yaml", "runs/mine"]) == 1
+    said = capsys.readouterr().err
+    assert said.count("error:") == 1
+    for words in expected:
+        assert words in said
+    assert before.items() <= bytes_of(Path()).items()
