@@ -16,6 +16,7 @@ import sys
 import tempfile
 import threading
 import traceback
+from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -78,8 +79,8 @@ def serve() -> None:
             else:
                 child, connection = running.pop(ready)
                 status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-                connection.sendall(bytes([status if status >= 0 else 128 - status]))
-                connection.close()
+                with connection, suppress(OSError):  # nobody may wait any more
+                    connection.sendall(bytes([status if status >= 0 else 128 - status]))
                 os.close(ready)
 
 
