@@ -80,7 +80,7 @@ def variants(file: Path) -> dict[str, list[str]]:
 
 
 EVERY = [(file, None) for file in FILES] + [(file, name) for file in FILES for name in variants(file)]
-SMALLER = [one for one in EVERY if one[1] != "edge513"]  # which is nothing but its size
+VARIANTS = [one for one in EVERY if one[1] not in (None, "edge513")]  # which is nothing but its size
 # one of each system
 QUICK = (
     "esrgan_x4_psnr",
@@ -211,8 +211,8 @@ def test_scores_of_esrgan_leave_out_the_border_that_their_aim_leaves_out(name):
 
 @pytest.mark.slow
 @needs_data
-@pytest.mark.parametrize(("file", "variant"), SMALLER, ids=lambda one: getattr(one, "stem", one))
-def test_takes_a_step_when_it_is_small(file, variant, prepared, tmp_path, monkeypatch):
+@pytest.mark.parametrize(("file", "variant"), VARIANTS, ids=lambda one: getattr(one, "stem", one))
+def test_a_variant_takes_a_step_when_it_is_small(file, variant, prepared, tmp_path, monkeypatch):
     monkeypatch.chdir(prepared)
     short = ["train.steps=1", "train.evaluate_limit=2", "data.batch_size=2", "runtime.workers=0", "runtime.trackers=[]"]
     asked = recipe(file, *SMALL[system(file)], *short, "runtime.progress=false", variant=variant)
@@ -223,7 +223,7 @@ def test_takes_a_step_when_it_is_small(file, variant, prepared, tmp_path, monkey
 @pytest.mark.slow
 @needs_data
 @every_file
-def test_takes_a_step_on_a_pretended_gpu(file, prepared, tmp_path, monkeypatch):
+def test_takes_a_step_on_a_pretended_gpu_when_it_is_small(file, prepared, tmp_path, monkeypatch):
     monkeypatch.chdir(prepared)
     short = ["train.precision=fp16", "train.steps=1", "train.evaluate_limit=2", "data.batch_size=2"]
     quiet = ["runtime.workers=0", "runtime.trackers=[]", "runtime.progress=false"]
