@@ -35,7 +35,6 @@ LONGEST = (
     "reliability/test_disks.py",
     "reliability/test_hostile.py",
     "recipe/test_published.py",
-    "pipeline/test_kill.py",
     "pipeline/test_tracked.py",
     "pipeline/test_recipes_of_pages.py",
     "pipeline/test_real_data.py",

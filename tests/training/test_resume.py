@@ -19,8 +19,10 @@ from trainings import BASE, Killed, Stopping, contents, fit, killed, outputs
 from two_processes import run_in_two
 
 from figura.base.errors import UserError
+from figura.base.yaml12 import to_yaml
 from figura.training import provenance
 from figura.training.trainer import Trainer
+from stages import train
 
 STEPS, EVERY = 12, 4
 BROKEN = {"data.train.ramps.broken_from": 19, "train.max_nonfinite": 9}
@@ -223,6 +225,14 @@ def made_otherwise(run, monkeypatch, stop=9):
     with monkeypatch.context() as patch:
         patch.setattr(provenance, "code_version", lambda modules, types: "changed")
         killed(run, BASE, stop=stop)
+
+
+def test_the_environment_asks_for_a_state_of_other_code(run, tmp_path, monkeypatch, capsys):
+    made_otherwise(run, monkeypatch)
+    (tmp_path / "toy.yaml").write_text(to_yaml(toy.changed(BASE)))
+    monkeypatch.setenv("FIGURA_RESUME_ANYWAY", "1")
+    train.main([str(tmp_path / "toy.yaml"), str(run)])
+    assert "resumed after iteration 8, made by another code: taken anyway\n" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("younger", [False, True], ids=["alone", "beside a younger one of a fresh training"])
