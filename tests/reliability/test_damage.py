@@ -122,7 +122,7 @@ def damage(tmp_path_factory: pytest.TempPathFactory) -> Damage:
     return Damage(whole, tmp_path_factory.mktemp("damage"))
 
 
-@pytest.mark.parametrize("number", range(CASES or 24))
+@pytest.mark.parametrize("number", range(CASES or 36))
 def test_damage_is_detected_or_harmless(damage: Damage, number: int) -> None:
     """The same number and seed, on the same project, damage the same bytes."""
     chance, target = random.Random(f"{SEED}/{number}"), damage.targets[number % len(damage.targets)]

@@ -435,7 +435,7 @@ def test_hostile_input_is_taken_or_refused_in_words(name: str, tmp_path: Path, m
 
     @seed(SEED)
     @settings(
-        max_examples=max(2, round(share * (CASES or 200) / len(PROPERTIES))), deadline=None, database=None,
+        max_examples=max(2, round(share * (CASES or 340) / len(PROPERTIES))), deadline=None, database=None,
         suppress_health_check=list(HealthCheck), phases=[Phase.generate, Phase.shrink],
     )  # fmt: skip
     @given(inputs)
