@@ -26,7 +26,7 @@ def show(rows: Sequence[Sequence[object]]) -> None:
     """Print rows, the first of them the head, in aligned columns."""
     texts = [[f"{cell:.4g}" if isinstance(cell, float) else str(cell) for cell in row] for row in rows]
     widths = [max(len(row[column]) for row in texts) for column in range(len(texts[0]))]
-    for place, row in enumerate(texts):
+    for index, row in enumerate(texts):
         print("  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)), flush=True)
-        if place == 0:
+        if index == 0:
             print("  ".join("-" * width for width in widths))

@@ -398,9 +398,9 @@ class Dump:
         records = self._json(path)
         if not isinstance(records, list):
             raise UserError(f"{self.folder / path}: found {type(records).__name__}; a list is needed; {RERUN_HINT}")
-        for place, record in enumerate(records):
+        for index, record in enumerate(records):
             if not isinstance(record, dict):
-                found = f"record {place} (counted from 0): found {record!r:.40}; expected an object"
+                found = f"record {index} (counted from 0): found {record!r:.40}; expected an object"
                 raise UserError(f"{self.folder / path}: {found}; {RERUN_HINT}")
         return records
 
@@ -452,4 +452,4 @@ class Dump:
         return plain | {key.removeprefix("file."): self.decoded(path) for key, path in files.items()}
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        return (self[place] for place in range(len(self)))
+        return (self[index] for index in range(len(self)))

@@ -88,7 +88,7 @@ def whole_batch(values: Tensor) -> Tensor:
     if shard is None:
         return values
     zeros = torch.zeros_like(values)
-    places = [values if place == shard.rank else zeros for place in range(shard.ranks)]
+    places = [values if index == shard.rank else zeros for index in range(shard.ranks)]
     return _sum(torch.stack(places, dim=1)).flatten(0, 1)
 
 

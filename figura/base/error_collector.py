@@ -160,8 +160,8 @@ def check_numbers(content: Any, errors: ErrorCollector, key: str = "") -> None:
         for name, part in content.items():
             check_numbers(part, errors, f"{key}.{name}" if key else str(name))
     elif isinstance(content, list | tuple):
-        for place, part in enumerate(content):
-            check_numbers(part, errors, f"{key}.{place}")
+        for index, part in enumerate(content):
+            check_numbers(part, errors, f"{key}.{index}")
     elif isinstance(content, float) and not math.isfinite(content):
         errors.add(key, f"found {content}; expected a finite number")
     elif isinstance(content, int) and abs(content) > LARGEST:

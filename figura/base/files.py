@@ -177,7 +177,7 @@ def read_rows(path: Path, column: str, advice: str = "") -> list[dict[str, str]]
         raise UserError(f"{path}: line {reader.line_num}: no table: {error}{end}") from None
     if column not in columns:
         raise UserError(f"{path}: no column {column!r}{end}")
-    if longer := [place for place, row in enumerate(rows, start=1) if None in row]:
+    if longer := [index for index, row in enumerate(rows, start=1) if None in row]:
         raise UserError(f"{path}: row {longer[0]} has more cells than there are columns{end}")
     return rows
 

@@ -122,7 +122,7 @@ def draw_training(logs: Mapping[str, Log], path: Path) -> None:
 
 def _draw_panel(axis: Axes, curves: list[Curve], colours: Mapping[str, tuple[str, str]]) -> None:
     names = list(dict.fromkeys(curve.name for curve in curves))
-    styles = {name: STYLES[place % len(STYLES)] for place, name in enumerate(names)}
+    styles = {name: STYLES[index % len(STYLES)] for index, name in enumerate(names)}
     for curve in curves:
         look: dict[str, Any] = VALIDATION if curve.validation else TRAINING
         shown = curve.values.notna()

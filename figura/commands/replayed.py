@@ -267,10 +267,10 @@ class Watch(Callback):
         }
         losses = list(flat)
         yield ("loss", "value", "in the log", "weight", "gradient", *(f"cosine {loss}" for loss in losses[:-1]))
-        for place, loss in enumerate(losses):
+        for index, loss in enumerate(losses):
             value, was = np.float32(report.raw[loss].item()), recorded.get(loss)
             log = "-" if was is None else "equal" if _same(value, was) else f"{was:.6g}"
-            cosines = [nn.functional.cosine_similarity(flat[loss], flat[one], dim=0) for one in losses[:place]]
+            cosines = [nn.functional.cosine_similarity(flat[loss], flat[one], dim=0) for one in losses[:index]]
             norm = f"{float(flat[loss].norm()):.4g}"
             yield (loss, f"{value:.6g}", log, f"{report.weights[loss]:g}", norm, *(f"{one:+.3f}" for one in cosines))
         yield "together", "", "", "", f"{self.norms[step, network]:.4g}"
@@ -282,13 +282,13 @@ class Watch(Callback):
         drawing = drawing_of(next((d for d in datasets if set(d.names) <= states[0].keys()), next(iter(datasets))), {})
         drawn: list[DrawnExample] = []
         for state in states:
-            for place in range(size := batch_size(state)):
+            for index in range(size := batch_size(state)):
                 whole = {
                     name: value
                     for name, value in state.items()
                     if isinstance(value, list) or (isinstance(value, Tensor) and value.ndim and len(value) == size)
                 }
-                example = {name: one_value(value, place) for name, value in whole.items()}
+                example = {name: one_value(value, index) for name, value in whole.items()}
                 drawn.append(DrawnExample(len(drawn), 0, example, drawing.pictures(example)))
         return draw_sheet({f"iteration {self.trainer.iteration + 1}": DrawnDataset(drawing.legend, drawn)}, "train")
 

@@ -122,7 +122,7 @@ def standings(
     values = {name: sum(one["value"] for one in seeds) / len(seeds) for name, seeds in estimates.items()}
     best, *others = sorted(values, key=lambda name: values[name] if better == "lower" else -values[name])
     found = {best: Standing(values[best], None, better_half=True)}
-    for place, name in enumerate(others, 1):
+    for index, name in enumerate(others, 1):
         effect = effect_of(estimates[best], estimates[name], better, spread, bootstrap)
-        found[name] = Standing(values[name], effect, better_half=place < len(values) / 2)
+        found[name] = Standing(values[name], effect, better_half=index < len(values) / 2)
     return found

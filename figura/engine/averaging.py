@@ -89,9 +89,9 @@ class GradientAverage:
         """Start reducing the next bucket; its gradients become views of the flat tensor."""
         bucket = self.buckets[len(self._transfers)]
         reached = torch.ones(len(bucket), dtype=bucket[0].dtype, device=bucket[0].device)
-        for place, parameter in enumerate(bucket):
+        for index, parameter in enumerate(bucket):
             if parameter.grad is None:
-                reached[place] = 0
+                reached[index] = 0
         parts = [(torch.zeros_like(one) if one.grad is None else one.grad).flatten() for one in bucket]
         complete = all(one.grad is not None for one in bucket)
         flat = torch.cat([*parts, reached])

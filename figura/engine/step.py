@@ -148,11 +148,11 @@ class Step:
         the gradient norm (over all ranks) is not finite, no weight changes and the report is `skipped`.
         """
         report = self._report(iteration)
-        for place, (state, fraction) in enumerate(states, 1):
+        for index, (state, fraction) in enumerate(states, 1):
             with stopwatch("forward"), accelerator.autocast():
                 values = self.observe(state, networks, iteration, training=True)
             with stopwatch("backward"):
-                self._backward(values, fraction, report, last=place == len(states))
+                self._backward(values, fraction, report, last=index == len(states))
         if report.raw:
             with stopwatch("optimizer"):
                 self._step(report, iteration, accelerator, before_update)

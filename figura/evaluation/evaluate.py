@@ -245,7 +245,7 @@ class Evaluation:
         if missing:
             data = self._training_data()
             self._averaged = {name: self._average(data, name) for name in missing}
-        places = {name: place for place, name in enumerate(self.recipe.evaluate.averages)}
+        places = {name: index for index, name in enumerate(self.recipe.evaluate.averages)}
         for name, checksum in self._averaged.items():
             turn = 1 + len(self.recipe.evaluate.grids), places[name]
             output.add(turn, [(SUMS, {f"averages/{name}.npy": checksum})])
@@ -285,4 +285,4 @@ def _numbers(batch: Mapping[str, Any]) -> list[dict[str, Any]]:
         if (isinstance(value, Tensor) and value.ndim == 1)
         or (isinstance(value, (list, tuple)) and not isinstance(value[0], Records))
     }
-    return [{name: values[place] for name, values in columns.items()} for place in range(batch_size(batch))]
+    return [{name: values[index] for name, values in columns.items()} for index in range(batch_size(batch))]

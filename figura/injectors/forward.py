@@ -76,7 +76,7 @@ def _outputs(result: Any) -> Mapping[str, Any]:
     if isinstance(result, Mapping):
         return result
     if isinstance(result, (list, tuple)):
-        return {str(place): one for place, one in enumerate(result)}
+        return {str(index): one for index, one in enumerate(result)}
     return {"output": result}
 
 

@@ -70,13 +70,13 @@ class SampleSheets(Listener):
         drawing = drawing_of(dataset, self.forms)
         read = [name for name in dict.fromkeys((*self.names, *drawing.reads)) if name in state]
         rows = [
-            drawing.pictures({name: one_value(state[name], place) for name in read})
-            for place in range(batch_size(batch))
+            drawing.pictures({name: one_value(state[name], index) for name in read})
+            for index in range(batch_size(batch))
         ]
         titles = [title for title in rows[0] if title.partition(" ")[0] in self.names]
         titles.sort(key=lambda title: self.names.index(title.partition(" ")[0]))
         label = next((name for name in LABELS if name in batch), None)
-        labels = [] if label is None else [f"{label} {one_value(batch[label], place)}" for place in range(len(rows))]
+        labels = [] if label is None else [f"{label} {one_value(batch[label], index)}" for index in range(len(rows))]
         undrawn = set(read) & set(self.names) - {title.partition(" ")[0] for title in titles}
         if not titles:
             return None, undrawn

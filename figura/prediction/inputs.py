@@ -159,7 +159,7 @@ def _within(path: Path, folder: Path | None) -> bool:
 def _fixed(pattern: str) -> Path:
     """Return the part of a pattern before its first wildcard."""
     parts = Path(pattern).parts
-    wild = next(place for place, part in enumerate(parts) if glob.has_magic(part))
+    wild = next(index for index, part in enumerate(parts) if glob.has_magic(part))
     return Path(*parts[:wild])
 
 
@@ -312,8 +312,8 @@ def _sources(images: Any, what: str, report: Callable[[str], None]) -> Iterator[
     elif isinstance(images, Sequence) and all(isinstance(one, (str, os.PathLike)) for one in images):
         yield from find_files([os.fspath(one) for one in images], report=report)
     elif isinstance(images, Iterable):
-        for place, one in enumerate(images):
-            yield from _sources(one, f"{what}[{place}]", report)
+        for index, one in enumerate(images):
+            yield from _sources(one, f"{what}[{index}]", report)
     else:
         report(f"{what}: found {type(images).__name__}; {ALLOWED}")
         yield None

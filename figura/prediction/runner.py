@@ -99,12 +99,12 @@ class Runner:
             self.report(fault)
         with tqdm(total=total, unit="image", desc="predict", disable=not progress) as bar:
             examples = self._until_error(self._examples(self._until_error(photos), bar))
-            for place, batch in enumerate(batch_by_shape(examples, self.batch_size)):
+            for index, batch in enumerate(batch_by_shape(examples, self.batch_size)):
                 failure = None
                 try:
                     with evaluating(*self.networks.live.values()):
                         self._keep_for_grid(batch)
-                        self._batch(batch, place, range(self.mode.repeat))
+                        self._batch(batch, index, range(self.mode.repeat))
                 except UserError as error:
                     failure = error
                 for one in batch:
@@ -264,11 +264,11 @@ class Runner:
         images = [name for name, form in grid.save.items() if form == "image"]
         row, column = (next((n for n in images if n in names), None) for names in (grid.rows, grid.columns))
         sheets: dict[str, list[list[Pixels]]] = {n: [] for n in images if n not in (*grid.rows, *grid.columns)}
-        for place, one in enumerate(self._grid_examples):
+        for index, one in enumerate(self._grid_examples):
             pairs = [{n: one[n] for n in grid.rows} | {n: o[n] for n in grid.columns} for o in self._grid_examples]
             batch = to_device(collated(pairs), self.trained.device.device)
             with random_kept():
-                seed_here(self.trained.recipe.seed, "predict", "grid", place)
+                seed_here(self.trained.recipe.seed, "predict", "grid", index)
                 state = self._run(batch, self.grid_injectors)
             for name, sheet in sheets.items():
                 cells = list(_pixels(name, state[name]))

@@ -87,7 +87,7 @@ class TiledPhoto:
         self.height, self.width = self.pixels.shape[:2]
         self.rows, self.columns = tiling.starts(self.height), tiling.starts(self.width)
         count = len(self.rows) * len(self.columns)
-        self.names = [f"{photo.name} (tile {place} of {count})" for place in range(1, count + 1)]
+        self.names = [f"{photo.name} (tile {index} of {count})" for index in range(1, count + 1)]
         self.mosaics: dict[str, Mosaic] = {}
         self.added = 0
 

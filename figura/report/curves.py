@@ -155,7 +155,7 @@ def colours_of(labels: Iterable[str]) -> dict[str, tuple[str, str]]:
     names = list(labels)
     if len(names) == 1:
         return {names[0]: ("tab:blue", "tab:orange")}
-    return {name: (f"C{place}", f"C{place}") for place, name in enumerate(names)}
+    return {name: (f"C{index}", f"C{index}") for index, name in enumerate(names)}
 
 
 def add_legend(figure: Figure, labels: list[str]) -> None:

@@ -42,8 +42,8 @@ class PackageScore(Score):
         rows, each = dump.mode(self.mode), []
         self.metric.reset()
         try:
-            for place in range(len(rows)):
-                arrays = {role: np.array(rows.value(place, name)) for role, name in self.inputs.items()}
+            for index in range(len(rows)):
+                arrays = {role: np.array(rows.value(index, name)) for role, name in self.inputs.items()}
                 example = {role: torch.from_numpy(array)[None] for role, array in arrays.items()}
                 each.append(_numbers(self.metric(**example)))  # adds it to the whole, and gives its own value
             values = _numbers(self.metric.compute())

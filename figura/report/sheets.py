@@ -100,8 +100,8 @@ def _fits(text: str, width: int) -> bool:
 
 def _write(sheet: Pixels, lines: Sequence[str], x: int, y: int) -> None:
     """Write lines of text, with the upper left corner of the first at (x, y)."""
-    for place, line in enumerate(lines):
-        cv2.putText(sheet, line, (x + MARGIN, y + place * BAR + 13), FONT, SIZE, (0, 0, 0), 1, cv2.LINE_AA)
+    for index, line in enumerate(lines):
+        cv2.putText(sheet, line, (x + MARGIN, y + index * BAR + 13), FONT, SIZE, (0, 0, 0), 1, cv2.LINE_AA)
 
 
 def finish(path: Path, header: str, suffix: Literal[".png", ".jpg"]) -> None:

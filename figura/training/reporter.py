@@ -28,9 +28,9 @@ from figura.training.loss_log import live_scalars
 def check_trackers(recipe: Recipe) -> None:
     """Raise UserError for each of `runtime.trackers` that is not installed, with the command that installs it."""
     errors, installed = ErrorCollector(recipe.path), {str(tracker) for tracker in get_available_trackers()}
-    for place, tracker in enumerate(recipe.runtime.trackers):
+    for index, tracker in enumerate(recipe.runtime.trackers):
         if tracker not in installed:
-            errors.add(f"runtime.trackers.{place}", f"{tracker!r} is not installed; `pip install {tracker}`")
+            errors.add(f"runtime.trackers.{index}", f"{tracker!r} is not installed; `pip install {tracker}`")
     errors.raise_any()
 
 

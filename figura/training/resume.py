@@ -113,7 +113,7 @@ def flatten(tree: Any, path: str, tensors: dict[str, Tensor]) -> Any:
     if isinstance(tree, Mapping):
         return {"map": [[key, flatten(value, f"{path}/{key}", tensors)] for key, value in tree.items()]}
     if isinstance(tree, (list, tuple)):
-        parts = [flatten(value, f"{path}/{place}", tensors) for place, value in enumerate(tree)]
+        parts = [flatten(value, f"{path}/{index}", tensors) for index, value in enumerate(tree)]
         return {"tuple" if isinstance(tree, tuple) else "list": parts}
     return tree
 

@@ -196,8 +196,8 @@ class FlowUNet(nn.Module):
             h = down(maps[-1], condition)
             maps.append(self.look_ups[level - first](h, features[level - first]) if level >= first else h)
         h = self.middle(maps.pop(), condition)
-        for place, up in enumerate(self.ups):
+        for index, up in enumerate(self.ups):
             h = up(h, maps.pop(), condition)
-            if place < len(self.further_look_ups):
-                h = self.further_look_ups[place](h, features[-2 - place])
+            if index < len(self.further_look_ups):
+                h = self.further_look_ups[index](h, features[-2 - index])
         return F.pixel_shuffle(self.out(F.silu(self.norm(h))), 2).contiguous()

@@ -131,5 +131,5 @@ class PerceptualDistance(PictureScore):
         channels = [one.shape[1] for one in maps]
         if self.linear is None:
             return [torch.ones(count) for count in channels]
-        shapes = {f"lin{place}.model.1.weight": (1, count, 1, 1) for place, count in enumerate(channels)}
+        shapes = {f"lin{index}.model.1.weight": (1, count, 1, 1) for index, count in enumerate(channels)}
         return [weight.flatten() for weight in LINEAR.read(Path(self.linear), shapes).values()]

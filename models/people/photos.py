@@ -104,7 +104,7 @@ class PersonPhotos(PhotoExamples):
     def _checked(self, records: Sequence[Any], size: Size, where: str, faults: list[str]) -> list[dict[str, Any]]:
         """Return the usable records; add lines about the others to `faults`."""
         people, lines = [], list[str]()
-        for place, record in enumerate(records):
+        for index, record in enumerate(records):
             try:
                 check_result(record, size, len(self.skeleton.keypoints))
                 record["bbox"] = _padded(record["bbox"], self.padding)
@@ -113,7 +113,7 @@ class PersonPhotos(PhotoExamples):
                     raise UnusableError("box too large", f"its square has {side} x {side} pixels")
                 people.append(record)
             except UnusableError as fault:
-                lines.append(f"{where}: record {place} (counted from 0): {fault}")
+                lines.append(f"{where}: record {index} (counted from 0): {fault}")
         faults += lines[:SAID]
         if len(lines) > SAID:
             faults.append(f"{where}: and {len(lines) - SAID} more of its records")

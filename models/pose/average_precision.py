@@ -110,10 +110,10 @@ def _interpolate(places: Integers, hits: Flags, counts: Integers, least: Integer
     reached, exact = np.empty(len(hits), np.int64), np.empty(len(hits))
     for sample in range(len(counts)):
         correct, total, count = 0, 0, 0
-        for place in range(len(places)):
-            weight = counts[sample, places[place]]
+        for index in range(len(places)):
+            weight = counts[sample, places[index]]
             total += weight
-            if hits[place]:
+            if hits[index]:
                 correct += weight
                 reached[count], exact[count] = correct, correct / (total + EPSILON)
                 count += 1

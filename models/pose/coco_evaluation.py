@@ -116,8 +116,8 @@ class Evaluation:
 
     def _cells_of(self, records: Sequence[Record]) -> Integers:
         """Return each record's cell index: category-major, with the images in order."""
-        images = {number: place for place, number in enumerate(self.image_ids)}
-        starts = {number: place * len(images) for place, number in enumerate(self.categories)}
+        images = {number: index for index, number in enumerate(self.image_ids)}
+        starts = {number: index * len(images) for index, number in enumerate(self.categories)}
         return np.array([starts[one["category_id"]] + images[one["image_id"]] for one in records], dtype=np.int64)
 
     def _compared(self, sigmas: Floats | None) -> Iterable[Cells]:

@@ -194,10 +194,10 @@ def asked_poses(dump: Dump, truth: str) -> dict[int, Record]:
         UserError: a record is not in COCO's format, or a picture has two.
     """
     poses: dict[int, Record] = {}
-    for place, one in enumerate(dump.records(truth)):
+    for index, one in enumerate(dump.records(truth)):
         if not one.get("keypoints") or one.get("iscrowd"):
             continue
-        where = f"{dump.folder}: {truth!r}: record {place} (counted from 0)"
+        where = f"{dump.folder}: {truth!r}: record {index} (counted from 0)"
         if fault := record_fault(one, (), ("bbox", "keypoints")):
             raise UserError(f"{where}: {fault}")
         if one["image_id"] in poses:

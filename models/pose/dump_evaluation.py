@@ -51,12 +51,12 @@ def _evaluated(
             "draws"
         )
     records, annotations = rows.records(results), dump.records(truth)
-    for place, record in enumerate(records):
+    for index, record in enumerate(records):
         if fault := record_fault(record, ("score",), ("bbox",) if sigmas is None else ("keypoints",)):
-            raise UserError(f"{rows.folder}: {results!r}: record {place} (counted from 0): {fault}; {RERUN_HINT}")
-    for place, record in enumerate(annotations):
+            raise UserError(f"{rows.folder}: {results!r}: record {index} (counted from 0): {fault}; {RERUN_HINT}")
+    for index, record in enumerate(annotations):
         if fault := record_fault(record, (), ("bbox",)):
-            raise UserError(f"{dump.folder}: {truth!r}: record {place} (counted from 0): {fault}; {RERUN_HINT}")
+            raise UserError(f"{dump.folder}: {truth!r}: record {index} (counted from 0): {fault}; {RERUN_HINT}")
     records = [one for one in records if one["score"] >= least_score]
     if sigmas is None:
         return Evaluation(annotations, records, ids)

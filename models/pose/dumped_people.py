@@ -137,8 +137,8 @@ def _first_draws(dump: Dump, mode: str, where: str | None) -> Dump:
 
 def _by_image(dump: Dump, name: str) -> dict[int, list[dict[str, Any]]]:
     records: dict[int, list[dict[str, Any]]] = {}
-    for place, record in enumerate(dump.records(name)):
+    for index, record in enumerate(dump.records(name)):
         if type(number := record.get("image_id")) is not int:
-            raise UserError(f"{dump.folder}: {name!r}: record {place} (counted from 0): image_id is {number!r:.40}")
+            raise UserError(f"{dump.folder}: {name!r}: record {index} (counted from 0): image_id is {number!r:.40}")
         records.setdefault(number, []).append(record)
     return records

@@ -63,20 +63,20 @@ class FieldMaxima(Score):
         rows = dump.mode(self.mode)
         heights = rows.column(self.height).to_numpy(dtype=np.float64)
         distances, confident, counted = [], 0, 0
-        for place in range(len(rows)):
-            joints = rows.value(place, self.joints)
+        for index in range(len(rows)):
+            joints = rows.value(index, self.joints)
             if joints.ndim != 2 or joints.shape[1] != 3:
                 raise UserError(f"{rows.folder}: {self.joints!r} has the shape {joints.shape}, (K, 3) is needed")
             visible = np.flatnonzero(joints[:, 2] >= VISIBLE)
             if not len(visible):
                 continue
-            fields = rows.value(place, self.fields)
+            fields = rows.value(index, self.fields)
             if fields.ndim != 4 or fields.shape[:2] != (len(joints), 5) or fields.size == 0:
                 needed = f"({len(joints)}, 5, rows, columns) is needed"
                 raise UserError(f"{rows.folder}: {self.fields!r} has the shape {fields.shape}, {needed}")
-            if not heights[place] > 0:
-                raise UserError(f"{rows.folder}: {self.height!r} of a person is {heights[place]:g}; it must be above 0")
-            errors = [self._distance(fields[joint], joints[joint, :2]) / heights[place] for joint in visible]
+            if not heights[index] > 0:
+                raise UserError(f"{rows.folder}: {self.height!r} of a person is {heights[index]:g}; it must be above 0")
+            errors = [self._distance(fields[joint], joints[joint, :2]) / heights[index] for joint in visible]
             confident += sum(bool((fields[joint, 1] >= self.confidence).any()) for joint in visible)
             counted += len(visible)
             distances.append(float(np.mean(errors)))

@@ -148,7 +148,7 @@ def sheet(images: Sequence[Pixels], labels: Sequence[str], cell: int) -> Pixels:
         how = cv2.INTER_AREA if factor < 1 else cv2.INTER_LINEAR
         fitted = np.asarray(cv2.resize(image, (width, height), interpolation=how), dtype=np.uint8)
         cells.append(with_header(fitted, label))
-    rows = [cells[place : place + 4] for place in range(0, len(cells), 4)]
+    rows = [cells[index : index + 4] for index in range(0, len(cells), 4)]
     return side_by_side(rows, [""] * len(rows[0]), gap=6)
 
 

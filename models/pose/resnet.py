@@ -40,20 +40,20 @@ class Residual(nn.Module):
             )  # fmt: skip
         widths = [inputs, *[width] * (len(sizes) - 1), outputs]
         self.depth = len(sizes)
-        for place, size in enumerate(sizes):
-            first, spread = (stride if place == sizes.index(3) else 1), (dilation if size > 1 else 1)
+        for index, size in enumerate(sizes):
+            first, spread = (stride if index == sizes.index(3) else 1), (dilation if size > 1 else 1)
             convolution = nn.Conv2d(
-                widths[place], widths[place + 1], size, first, spread * (size // 2), spread, bias=False
+                widths[index], widths[index + 1], size, first, spread * (size // 2), spread, bias=False
             )  # fmt: skip
-            self.add_module(f"conv{place + 1}", convolution)
-            self.add_module(f"bn{place + 1}", nn.BatchNorm2d(widths[place + 1]))
+            self.add_module(f"conv{index + 1}", convolution)
+            self.add_module(f"bn{index + 1}", nn.BatchNorm2d(widths[index + 1]))
 
     def forward(self, x: Tensor) -> Tensor:
         shortcut = x if self.downsample is None else self.downsample(x)
-        for place in range(1, self.depth + 1):
-            convolution, norm = (self.get_submodule(f"{kind}{place}") for kind in ("conv", "bn"))
+        for index in range(1, self.depth + 1):
+            convolution, norm = (self.get_submodule(f"{kind}{index}") for kind in ("conv", "bn"))
             x = norm(convolution(x))
-            x = self.relu(x if place < self.depth else x + shortcut)
+            x = self.relu(x if index < self.depth else x + shortcut)
         return x
 
 
@@ -166,8 +166,8 @@ class SmallResNet(nn.Module):
         self.input_block = nn.Sequential(*convolution(3, widths[0], 3, 2))
         self.stages = nn.Sequential()
         inputs = widths[0]
-        for place, (width, count) in enumerate(zip(widths, blocks, strict=True)):
-            first = Residual(inputs, width, stride=1 if place == 0 else 2)
+        for index, (width, count) in enumerate(zip(widths, blocks, strict=True)):
+            first = Residual(inputs, width, stride=1 if index == 0 else 2)
             self.stages.append(nn.Sequential(first, *(Residual(width, width) for _ in range(count - 1))))
             inputs = width
         self.channels = inputs

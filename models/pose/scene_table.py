@@ -181,16 +181,16 @@ class SceneTable:
     def truth(self, row: int) -> Records:
         """Return the annotations of an image in COCO's format, for evaluation; a missing area becomes the box's."""
         records, image = Records(), int(self.image_ids[row])
-        for place in range(*self._annotated(row).indices(len(self._ids))):
+        for index in range(*self._annotated(row).indices(len(self._ids))):
             record: dict[str, Any] = {
-                "id": int(self._ids[place]),
+                "id": int(self._ids[index]),
                 "image_id": image,
-                "category_id": int(self._kinds[place]),
+                "category_id": int(self._kinds[index]),
             }
-            record |= {"iscrowd": int(self._crowd[place]), "area": float(self._areas[place])}
-            record["bbox"] = self._boxes[place].tolist()
-            if self._keypoint_rows[place] >= 0:
-                keypoints = self._joints[self._keypoint_rows[place]]
+            record |= {"iscrowd": int(self._crowd[index]), "area": float(self._areas[index])}
+            record["bbox"] = self._boxes[index].tolist()
+            if self._keypoint_rows[index] >= 0:
+                keypoints = self._joints[self._keypoint_rows[index]]
                 record |= {"num_keypoints": int((keypoints[:, 2] > 0).sum()), "keypoints": keypoints.ravel().tolist()}
             records.append(record)
         return records

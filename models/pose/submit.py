@@ -118,13 +118,13 @@ def results(records: Any, kind: str, known: Collection[int], path: Path) -> list
     if not isinstance(records, list) or not records:
         raise UserError(f"{path}: no list with results in it; there is nothing to submit")
     entries = []
-    for place, record in enumerate(records):
+    for index, record in enumerate(records):
         try:
             fault = _fault(record, kind, known)
         except (TypeError, AttributeError):  # fields of other types
             fault = f"found {record!r:.100}"
         if fault:
-            raise UserError(f"{path}: record {place} (counted from 0): {fault}")
+            raise UserError(f"{path}: record {index} (counted from 0): {fault}")
         entries.append({key: record[key] for key in ("image_id", "category_id", VALUES[kind][0], "score")})
     return sorted(entries, key=lambda one: (one["image_id"], -one["score"]))
 

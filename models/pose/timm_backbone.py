@@ -33,7 +33,7 @@ class TimmBackbone(nn.Module):
     def __init__(self, *, model: str, pretrained: bool = False, options: dict[str, Any] | None = None) -> None:
         super().__init__()
         strides = _create(model, options, pretrained=False).feature_info.reduction()
-        fitting = [place for place, stride in enumerate(strides) if stride <= MOST]
+        fitting = [index for index, stride in enumerate(strides) if stride <= MOST]
         if not fitting:
             raise ValueError(f"{model} has maps of stride {', '.join(map(str, strides))}; at most {MOST} is needed")
         self.name, self.options, self.place, self.pretrained = model, options, fitting[-1], pretrained

@@ -78,7 +78,7 @@ def _bottleneck(stages: int) -> dict[str, str]:
 
 def _decoder(stages: int) -> dict[str, str]:
     modules = {"final_layer": "out"}
-    for place, stage in enumerate(range(stages - 2, 0, -1)):
-        modules[f"ups.s{stage + 1}.up"] = f"ups.{place}.conv"
-        modules |= _skip(f"blocks.s{stage}_2", f"first.{place}") | _skip(f"blocks.s{stage}_1", f"second.{place}")
+    for index, stage in enumerate(range(stages - 2, 0, -1)):
+        modules[f"ups.s{stage + 1}.up"] = f"ups.{index}.conv"
+        modules |= _skip(f"blocks.s{stage}_2", f"first.{index}") | _skip(f"blocks.s{stage}_1", f"second.{index}")
     return {f"decoder.{there}": f"decoder.{here}" for there, here in modules.items()}

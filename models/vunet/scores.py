@@ -83,13 +83,13 @@ class _Clothes(Score):
         rows = rows_where(dump.mode(self.mode), self.mode, self.where)
         persons = rows.column(self.person)
         found: dict[str, dict[Any, list[NDArray[np.float64]]]] = {part: {} for part in PARTS}
-        for place in range(len(rows)):
+        for index in range(len(rows)):
             for part in PARTS:
-                generated = type(self).described(*_masked(rows, place, self.image, part))
-                shown = type(self).described(*_masked(rows, place, self.appearance, f"appearance_{part}"))
+                generated = type(self).described(*_masked(rows, index, self.image, part))
+                shown = type(self).described(*_masked(rows, index, self.appearance, f"appearance_{part}"))
                 if generated is not None and shown is not None:
-                    dataset = rows.table["dataset"].iloc[place] if "dataset" in rows.table else None
-                    identity = dataset, persons.iloc[place]
+                    dataset = rows.table["dataset"].iloc[index] if "dataset" in rows.table else None
+                    identity = dataset, persons.iloc[index]
                     found[part].setdefault(identity, []).append(np.concatenate([generated, shown]))
         if not any(len(people) >= FEWEST for people in found.values()):
             counts = " and ".join(f"{len(people)} with a {part}" for part, people in found.items())

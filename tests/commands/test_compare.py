@@ -154,7 +154,7 @@ def table(**columns):
 
 
 def dumps(folder, *tables):
-    return {f"r{place}": Dump(folder, one) for place, one in enumerate(tables)}
+    return {f"r{index}": Dump(folder, one) for index, one in enumerate(tables)}
 
 
 def test_rows_match_in_whatever_order(tmp_path):
@@ -306,13 +306,13 @@ def test_a_dump_that_is_nowhere_says_what_to_run(repository):
 
 
 def test_inputs_drawn_with_the_seed_are_reported(tmp_path):
-    for place, level in enumerate((0.0, 0.5)):
-        write_value(tmp_path / f"{place}/inputs/0.image.png", torch.full((1, 4, 4), level))
+    for index, level in enumerate((0.0, 0.5)):
+        write_value(tmp_path / f"{index}/inputs/0.image.png", torch.full((1, 4, 4), level))
     both = {
-        f"r{place}": Dump(
-            sealed(tmp_path / str(place)), table(appearance_id=place, **{"file.appearance": "inputs/0.image.png"})
+        f"r{index}": Dump(
+            sealed(tmp_path / str(index)), table(appearance_id=index, **{"file.appearance": "inputs/0.image.png"})
         )
-        for place in range(2)
+        for index in range(2)
     }
     lines = check_inputs(both, {"mode": "plain", "appearance": "appearance"})
     assert lines == ["appearance was drawn with the seed: r1 has another in 4 of 4 rows"]

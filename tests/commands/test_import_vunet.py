@@ -33,8 +33,8 @@ def up_pixels(x):
     """The inverse."""
     n, c, h, w = x.shape
     out = x.new_zeros(n, c // 4, 2 * h, 2 * w)
-    for place, part in enumerate(x.chunk(4, 1)):
-        out[:, :, place // 2 :: 2, place % 2 :: 2] = part
+    for index, part in enumerate(x.chunk(4, 1)):
+        out[:, :, index // 2 :: 2, index % 2 :: 2] = part
     return out
 
 

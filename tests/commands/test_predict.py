@@ -153,10 +153,10 @@ def test_a_grid_of_every_row_with_every_column(tmp_path, capsys):
         return sheet[18 + 98 * row :, 98 * column :][:96, :96][8::16, 8::16]
 
     assert (cell(0, 0) == 255).all()
-    for place in range(3):
-        assert np.abs(cell(0, place + 1).astype(int) - (255 - reds[place])).max() <= 1  # y = -x
-        assert np.array_equal(cell(place + 1, 0), reds[place])
-        assert all(np.array_equal(cell(place + 1, column), reds[place]) for column in (1, 2, 3))
+    for index in range(3):
+        assert np.abs(cell(0, index + 1).astype(int) - (255 - reds[index])).max() <= 1  # y = -x
+        assert np.array_equal(cell(index + 1, 0), reds[index])
+        assert all(np.array_equal(cell(index + 1, column), reds[index]) for column in (1, 2, 3))
 
 
 def test_pix2pix_from_pictures(tmp_path):

@@ -195,7 +195,7 @@ def test_a_target_that_is_unknown_by_design_is_no_fault(tmp_path):
 
 def table(lines, step, network):
     """Return the rows of a step's table by loss, as texts by column, and the line above it."""
-    start = next(place for place, line in enumerate(lines) if line.startswith(f"step {step}, network {network}: "))
+    start = next(index for index, line in enumerate(lines) if line.startswith(f"step {step}, network {network}: "))
     head, *rows = [line.split() for line in lines[start + 1 : lines.index("", start + 1)]]
     head = " ".join(head).replace("in the log", "log").replace("cosine ", "cosine_").split()
     found = {row[0]: dict(zip(head[1:], row[1:], strict=False)) for row in rows[:-1]}

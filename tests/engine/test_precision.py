@@ -400,7 +400,7 @@ def test_all_ranks_agree_on_an_overflow(tmp_path):
     (seen, weights), (others, theirs) = (json.loads((tmp_path / f"{rank}.json").read_text()) for rank in (0, 1))
     good, bad = [False, False], [True, True]
     scales = [64.0, 64.0, 32.0, 32.0, 32.0, 32.0, 64.0, 64.0]  # halved by the third update, doubled by four good ones
-    assert seen == others == [[*(bad if place == 2 else good), scale] for place, scale in enumerate(scales)]
+    assert seen == others == [[*(bad if index == 2 else good), scale] for index, scale in enumerate(scales)]
     assert weights == theirs
 
 

@@ -80,11 +80,11 @@ def test_names_are_texts_whatever_they_look_like(tmp_path):
 def folder(tmp_path):
     """Three rows of two modes, one grid, one average."""
     table = Table(tmp_path / "examples.csv")
-    for place, mode in enumerate(["plain", "prior", "plain"]):
-        name = f"{mode}/{place:06d}.image.npy"
-        write_value(tmp_path / name, torch.full((1, 2, 2), float(place)))
+    for index, mode in enumerate(["plain", "prior", "plain"]):
+        name = f"{mode}/{index:06d}.image.npy"
+        write_value(tmp_path / name, torch.full((1, 2, 2), float(index)))
         other = name if mode == "plain" else ""
-        table.add({"mode": mode, "index": place, "loss.a": place / 3, "file.image": name, "file.rare": other})
+        table.add({"mode": mode, "index": index, "loss.a": index / 3, "file.image": name, "file.rare": other})
     table.close()
     grids = Table(tmp_path / "grids.csv")
     for row in range(2):
@@ -171,7 +171,7 @@ def test_what_waits_is_not_written_after_an_interruption(tmp_path, monkeypatch):
 
     monkeypatch.setattr(dump_writer, "write_converted", slow)
     with suppress(KeyboardInterrupt), FileWriter(tmp_path) as writer:
-        files = [writer.add(f"{place}.npy", torch.zeros(1)) for place in range(MOST_THREADS + 5)]
+        files = [writer.add(f"{index}.npy", torch.zeros(1)) for index in range(MOST_THREADS + 5)]
         threading.Timer(0.1, go_on.set).start()
         raise KeyboardInterrupt
     assert sum(file.cancelled() for file in files) >= 5

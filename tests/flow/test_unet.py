@@ -27,9 +27,9 @@ def test_untrained_it_gives_the_best_linear_guess():
     """At t = 1/4, s^2 = 1/16 + 9/16 = 5/8: the velocity is -0.5 / (5/8) = -0.8 of the point, the picture 0.4 of it."""
     network, given = FlowUNet(**SMALL), batch(3)
     found = network(time=torch.tensor([0.25, 0.0, 1.0]), **given)
-    for place, (velocity, image) in enumerate(((-0.8, 0.4), (-1.0, 0.0), (1.0, 1.0))):
-        torch.testing.assert_close(found["velocity"][place], velocity * given["point"][place])
-        torch.testing.assert_close(found["image"][place], image * given["point"][place], atol=1e-6, rtol=1e-5)
+    for index, (velocity, image) in enumerate(((-0.8, 0.4), (-1.0, 0.0), (1.0, 1.0))):
+        torch.testing.assert_close(found["velocity"][index], velocity * given["point"][index])
+        torch.testing.assert_close(found["image"][index], image * given["point"][index], atol=1e-6, rtol=1e-5)
 
 
 def test_attention_against_numpy():

@@ -56,7 +56,7 @@ def albumentations(monkeypatch):
 
 
 def settings(section, *entries) -> PairAugmentation:
-    further = {f"t{place}": {"type": f"albumentations.{name}", **more} for place, (name, more) in enumerate(entries)}
+    further = {f"t{index}": {"type": f"albumentations.{name}", **more} for index, (name, more) in enumerate(entries)}
     return PairAugmentation.model_validate_json(json.dumps({section: {"further": further}}), strict=True)
 
 

@@ -51,7 +51,7 @@ def test_half_of_the_images_are_earlier_ones_and_evaluations_change_nothing():
     pool, same = ImagePool({"fake": "pooled"}, size=10), 0
     torch.manual_seed(0)
     for step in range(1001):
-        images = [4.0 * step + place for place in range(4)]
+        images = [4.0 * step + index for index in range(4)]
         same += sum(a == b for a, b in zip(given(pool, images), images, strict=True))
     assert abs(same - 10 - 0.5 * 3994) < 4 * 0.5 * 3994**0.5
     before = pool.state_dict()["fake"].clone()

@@ -287,7 +287,7 @@ def test_a_score_of_a_dump(tmp_path: Path, vgg16: vgg.VGG, monkeypatch: pytest.M
 
 
 def dump_values(dump: Dump, name: str) -> Tensor:
-    return torch.stack([torch.from_numpy(dump.value(place, name)) for place in range(len(dump))])
+    return torch.stack([torch.from_numpy(dump.value(index, name)) for index in range(len(dump))])
 
 
 def test_lpips_reads_its_linear_weights(tmp_path: Path, vgg16: vgg.VGG) -> None:

@@ -125,10 +125,10 @@ def sampling(old, new, kernel, widened=1.0):
     matrix = np.zeros((new, old))
     for row in range(new):
         centre = (row + 0.5) * old / new - 0.5
-        for place in range(int(np.floor(centre)) - reach, int(np.floor(centre)) + reach + 1):
-            inside = 0 <= place < old
+        for index in range(int(np.floor(centre)) - reach, int(np.floor(centre)) + reach + 1):
+            inside = 0 <= index < old
             if inside or widened == 1:  # a widened kernel is cut at the ends, and its weights sum to 1
-                matrix[row, min(max(place, 0), old - 1)] += kernel((place - centre) / widened)
+                matrix[row, min(max(index, 0), old - 1)] += kernel((index - centre) / widened)
     return matrix / matrix.sum(axis=1, keepdims=True)
 
 

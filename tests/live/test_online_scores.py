@@ -97,20 +97,20 @@ def test_training_ends_in_the_same_bytes_with_and_without(tmp_path):
 def test_test_data_are_not_looked_at(tmp_path):
     """With `evaluate.data` of the split test, scores are those of validation, also where it has other arguments."""
     kind = {"type": "toy.Split", "length": 6}
-    for place, own in enumerate(({"split": "test"}, {"split": "test", "length": 5})):
+    for index, own in enumerate(({"split": "test"}, {"split": "test", "length": 5})):
         content = toy.changed({
             "data.train": {"ramps": {**kind, "split": "train"}},
             "data.validation": {"ramps": {**kind, "split": "validation"}},
             "evaluate.data": {"ramps": own},
         })  # fmt: skip
-        trained(tmp_path / str(place), ["baseline"], content=content)
+        trained(tmp_path / str(index), ["baseline"], content=content)
         length = own.get("length", 6)
         targets, training = (
             np.array([toy.Split(length, split).example(i, np.random.default_rng(0))["y"] for i in range(length)])
             for split in ("validation", "train")
         )
         error = np.abs(targets - training[evenly_spaced(length, 5)].mean(axis=0)).mean()
-        assert rows(tmp_path / str(place))[0]["baseline.l1"] == pytest.approx(error, abs=1e-6)
+        assert rows(tmp_path / str(index))[0]["baseline.l1"] == pytest.approx(error, abs=1e-6)
 
 
 def test_figures_are_those_of_eval_dump_and_metrics(run, capsys):

@@ -110,7 +110,7 @@ def test_points_that_are_labelled():
     ],
 )
 def test_flags(flags, least, expected):
-    keypoints = [value for place, flag in enumerate(flags) for value in (*POSE[3 * place : 3 * place + 2], flag)]
+    keypoints = [value for index, flag in enumerate(flags) for value in (*POSE[3 * index : 3 * index + 2], flag)]
     fixed, kinds = read(
         Joints(THREE.names), Conventions(min_confidence=least), bbox=[5, 1, 30, 30], keypoints=keypoints
     )

@@ -35,8 +35,8 @@ def rectangle(left, top, right, bottom):
 
 def person(number, image, box, *, joints=((30, 20),), count=17, **extra):
     flat = [0] * 3 * count
-    for place, (x, y) in enumerate(joints):
-        flat[3 * place : 3 * place + 3] = x, y, 2
+    for index, (x, y) in enumerate(joints):
+        flat[3 * index : 3 * index + 3] = x, y, 2
     return {
         "id": number, "image_id": image, "category_id": 1, "bbox": list(box), "iscrowd": 0, "keypoints": flat, **extra
     }  # fmt: skip

@@ -96,14 +96,14 @@ def test_joints_off_the_canvas(far):
 
 
 def test_coco_joints_find_their_places():
-    joints = np.array([(10 * place, 10 * place + 1, 1 + place % 2) for place in range(17)], dtype=float)
+    joints = np.array([(10 * index, 10 * index + 1, 1 + index % 2) for index in range(17)], dtype=float)
     joints[5] = 40, 60, 2
     joints[6] = 20, 80, 1
     converted = coco_to_openpose18(joints)
     assert converted.shape == (18, 3)
-    for place, name in enumerate(OPENPOSE):
+    for index, name in enumerate(OPENPOSE):
         expected = (30, 70, 1) if name is None else joints[KEYPOINTS.index(name)]
-        np.testing.assert_array_equal(converted[place], expected)
+        np.testing.assert_array_equal(converted[index], expected)
 
 
 @pytest.mark.parametrize("shoulder", [5, 6])
@@ -118,7 +118,7 @@ def test_no_neck_without_both_shoulders(shoulder, how):
 
 
 def skeleton(names, connections, flip=None):
-    places = [[float(place), 0.0] for place in range(len(names))]
+    places = [[float(index), 0.0] for index in range(len(names))]
     flips = {} if flip is None else {"flip": flip}
     content = {"keypoints": names, "sigmas": [0.1] * len(names), "connections": connections, "standing_pose": places}
     return skeleton_from(content | flips)

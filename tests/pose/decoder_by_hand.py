@@ -65,9 +65,9 @@ def grow(candidates, x, y, t, k, blend):
     t = max(t, 0.5)
     near = [one for one in candidates if abs(one[1] - x) <= k * t / 2 and abs(one[2] - y) <= k * t / 2]
     weighed = []
-    for place, one in enumerate(near):
+    for index, one in enumerate(near):
         squared = (one[1] - x) ** 2 + (one[2] - y) ** 2
-        weighed.append((one[0] * math.exp(-0.5 * squared / (t * t / 4)), place, one))
+        weighed.append((one[0] * math.exp(-0.5 * squared / (t * t / 4)), index, one))
     weighed.sort(reverse=True, key=lambda entry: entry[:2])
     if not weighed:
         return EMPTY

@@ -42,8 +42,8 @@ class Names:
         sizes = [(inputs, width, 3), (width, width, 3)]
         if bottleneck:
             sizes = [(inputs, width, 1), (width, width, 3), (width, outputs, 1)]
-        for place, (a, b, size) in enumerate(sizes, start=1):
-            self.layer(f"{block}.conv{place}", f"{block}.bn{place}", b, a, size)
+        for index, (a, b, size) in enumerate(sizes, start=1):
+            self.layer(f"{block}.conv{index}", f"{block}.bn{index}", b, a, size)
         if first_strides or inputs != outputs:
             self.layer(f"{block}.downsample.0", f"{block}.downsample.1", outputs, inputs, 1)
         return outputs
@@ -68,10 +68,10 @@ class Names:
         return inputs
 
     def heads(self, channels, names):
-        for place, name in enumerate(names):
+        for index, name in enumerate(names):
             fields, components = FIELDS[name]
-            self.shapes[f"head_nets.{place}.conv.weight"] = (fields * components * 4, channels, 1, 1)
-            self.shapes[f"head_nets.{place}.conv.bias"] = (fields * components * 4,)
+            self.shapes[f"head_nets.{index}.conv.weight"] = (fields * components * 4, channels, 1, 1)
+            self.shapes[f"head_nets.{index}.conv.bias"] = (fields * components * 4,)
 
 
 def shapes_of(backbone, heads=("cif", "caf")):

@@ -51,12 +51,12 @@ def oks(off):
 def dump(folder: Path, image_ids, truth, results, *, name="people", size=(200, 200), images=None, **columns) -> Dump:
     """Write a dump of mode `poses`; `images`, float tensors (3, height, width) or None, become `overlay`."""
     table = Table(folder / "examples.csv")
-    for place, image in enumerate(image_ids):
-        row = {"mode": "poses", "index": place, "image_id": image, "width": size[0], "height": size[1]}
-        row |= {column: values[place] for column, values in columns.items()}
-        if images is not None and images[place] is not None:
-            row["file.overlay"] = f"poses/{place}.overlay.image.png"
-            write_value(folder / row["file.overlay"], torch.as_tensor(images[place]))
+    for index, image in enumerate(image_ids):
+        row = {"mode": "poses", "index": index, "image_id": image, "width": size[0], "height": size[1]}
+        row |= {column: values[index] for column, values in columns.items()}
+        if images is not None and images[index] is not None:
+            row["file.overlay"] = f"poses/{index}.overlay.image.png"
+            write_value(folder / row["file.overlay"], torch.as_tensor(images[index]))
         table.add(row)
     table.close()
     for path, records in (("inputs/truth.json", truth), (f"poses/{name}.json", results)):

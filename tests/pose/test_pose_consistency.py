@@ -122,8 +122,8 @@ def test_examples_are_the_pictures_of_a_dump(tmp_path: Path) -> None:
     pictures = {"real": "target", "prior": "prior.image"}
     where = {"prior": "has_other_view"}
     data = DumpedPeople(dump=str(folder), pictures=pictures, truth="truth", where=where, side=129)
-    assert [data[place]["kind"] for place in range(len(data))] == ["real"] * 3 + ["prior"] * 2
-    assert [data[place]["example"] for place in range(len(data))] == [0, 1, 2, 0, 2]  # 1 has no other view
+    assert [data[index]["kind"] for index in range(len(data))] == ["real"] * 3 + ["prior"] * 2
+    assert [data[index]["example"] for index in range(len(data))] == [0, 1, 2, 0, 2]  # 1 has no other view
     last = data[4]
     assert (last["image_id"], last["index"], last["person_id"]) == (5, 4, 2)
     assert [one["image_id"] for one in last["truth"]] == [5]
@@ -154,7 +154,7 @@ def test_a_kind_that_no_example_has_is_left_out(tmp_path: Path, capsys: pytest.C
     table.write_text(table.read_text().replace("people,1", "people,0"))
     pictures, where = {"real": "target", "other": "prior.image"}, {"other": "has_other_view"}
     data = DumpedPeople(dump=str(sealed(folder)), pictures=pictures, where=where, side=129)
-    assert {data[place]["kind"] for place in range(len(data))} == {"real"}
+    assert {data[index]["kind"] for index in range(len(data))} == {"real"}
     assert "other: left out: has_other_view holds for none of the 3 examples" in capsys.readouterr().out
 
 

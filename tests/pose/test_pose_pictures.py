@@ -230,8 +230,8 @@ def test_field_pictures_show_target_and_prediction():
     assert picture.abs().max() <= 1
     confidence = picture[:, :, : 2 * 98].unflatten(2, (2, 98))
     blank = confidence[:, 70, :, 5]
-    for place in range(2):  # the cell at (24, 16) px is coloured in both, a corner in neither
-        assert (confidence[:, 32, place, 48] - blank[:, place]).abs().max() > 0.3
+    for index in range(2):  # the cell at (24, 16) px is coloured in both, a corner in neither
+        assert (confidence[:, 32, index, 48] - blank[:, index]).abs().max() > 0.3
     # 100 examples: of 5 evenly spaced ones, 40 is one; of 3, which are 0, 33 and 66, it is none
     assert torch.equal(drawn("few", count=5), picture)
     assert drawn("fewer", count=3) is None

@@ -212,8 +212,8 @@ def test_published_joints_through_encoder_and_decoder(skeleton, joints, pairs):
     span = np.ptp(skeleton.standing_pose, axis=0)
     upright = (skeleton.standing_pose - skeleton.standing_pose.min(axis=0)) * (1, -1) + (0, span[1])
     keypoints = np.full((2, joints, 3), 2.0, np.float32)
-    for place, x in enumerate((40, 280)):
-        keypoints[place, :, :2] = (x, 30) + upright * min(400 / span[1], 160 / span[0])
+    for index, x in enumerate((40, 280)):
+        keypoints[index, :, :2] = (x, 30) + upright * min(400 / span[1], 160 / span[0])
     people = scene_of(keypoints)
     size, area = (481, 481), np.float32([0, 0, 480, 480])
     cif = fields_of(Cif(skeleton, 8).encode(people, size, area), "cif", unknown_scale=1.0)

@@ -113,7 +113,7 @@ def test_by_occlusion(tmp_path):
 
 def test_thirds_of_the_people_by_height(tmp_path):
     """Heights 0.1 to 0.6 of the image's: thirds of two each, bounds at 1/3 and 2/3 of the way (NumPy's quantiles)."""
-    box = {place: [30.0 + 100 * place, 20.0, 50.0, 20.0 * (place + 1)] for place in range(6)}
+    box = {index: [30.0 + 100 * index, 20.0, 50.0, 20.0 * (index + 1)] for index in range(6)}
     truth = [person(1, 30 + 100 * p, number=p + 1, bbox=one) for p, one in box.items()]
     truth.append(person(1, 900, number=7, flags=(0, 0), bbox=[900.0, 20.0, 50.0, 190.0]))  # has no joints: not judged
     results = [pose(1, 30 + 100 * p, 0.9, bbox=one) for p, one in box.items() if p > 1]
@@ -254,12 +254,12 @@ def drawn(kind):
         return one | ({"keypoints": flat} if kind == "keypoints" else {"bbox": np.maximum(box, 0.1).tolist()})
 
     for image, people in enumerate([0, 1, 2, 3, 5, 8, 12, 30], start=1):
-        for place in range(people if kind == "keypoints" else people + 2):
+        for index in range(people if kind == "keypoints" else people + 2):
             tall, (crowd, bare) = float(np.exp(random.uniform(3, 6))), random.uniform(size=2) < (1 / 30, 0.1)
             joints = random.uniform(100, 400, 2) + tall * (body + random.normal(0, 0.03, body.shape))
             flags = random.choice([0.0, 1.0, 2.0], 17, p=[0.2, 0.1, 0.7]) * (not (crowd or bare))
             low, size = joints.min(axis=0), np.ptp(joints, axis=0)
-            box, category = np.array([*low, *size]), 1 if place < people else 2 + place % 4
+            box, category = np.array([*low, *size]), 1 if index < people else 2 + index % 4
             truth.append({
                 "id": len(truth) + 1, "image_id": image, "category_id": category, "iscrowd": int(crowd),
                 "bbox": box.tolist(), "area": 0.6 * float(size.prod()), "num_keypoints": int((flags > 0).sum()),
@@ -310,8 +310,8 @@ def test_crowded_scenes(kind, sigmas):
 @pytest.mark.parametrize(("kind", "sigmas"), [("keypoints", COCO_PERSON.sigmas), ("bbox", None)])
 def test_weights_are_copies_of_images(kind, sigmas):
     truth, results = drawn(kind)
-    for place, one in enumerate(results):
-        one["score"] += 1e-7 * place  # of equal scores in an image COCOeval may take either first
+    for index, one in enumerate(results):
+        one["score"] += 1e-7 * index  # of equal scores in an image COCOeval may take either first
     evaluation = Evaluation(truth["annotations"], results, [image["id"] for image in truth["images"]], sigmas)
     times = np.random.default_rng(3).integers(0, 4, size=len(evaluation.image_ids))
     copies, number = {"images": [], "annotations": [], "categories": truth["categories"]}, 0
@@ -323,8 +323,8 @@ def test_weights_are_copies_of_images(kind, sigmas):
             own = (one for one in truth["annotations"] if one["image_id"] == image)
             copies["annotations"] += [{**one, "image_id": number} for one in own]
             found += [{**one, "image_id": number} for one in results if one["image_id"] == image]
-    for place, one in enumerate(copies["annotations"]):
-        one["id"] = place + 1
+    for index, one in enumerate(copies["annotations"]):
+        one["id"] = index + 1
     weights = np.stack([times, np.ones_like(times)]).astype(float)
     resampled = evaluation.resampled(weights)
     expected = by_pycocotools(copies, found, kind).stats

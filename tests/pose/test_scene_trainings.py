@@ -63,14 +63,14 @@ def test_pictures_of_several_shapes(tmp_path, alone):
     changes = {"data.validation.scenes.joints": False, "data.batch_size": 2}
     trainer = Trainer(drawn_scenes.checked(tmp_path / "data", changes), tmp_path / "run")
     (scenes,) = trainer.loaders.validation_data.values()
-    assert [scenes.group(place) for place in range(len(scenes))] == [size[::-1] for size in SIZES[: len(scenes)]]
+    assert [scenes.group(index) for index in range(len(scenes))] == [size[::-1] for size in SIZES[: len(scenes)]]
     trainer.fit()
     write_dump(trainer.recipe, dict(trainer.networks.ema), tmp_path / "dump")
     table = pd.read_csv(tmp_path / "dump/examples.csv")
     assert sorted(table["image_id"]) == sorted(known)
     shapes = {row["index"]: np.load(tmp_path / "dump" / row["file.cif"]).shape[2:] for _, row in table.iterrows()}
     assert shapes == {
-        place: (height // 8 + 1, width // 8 + 1) for place, (width, height) in enumerate(SIZES[: len(scenes)])
+        index: (height // 8 + 1, width // 8 + 1) for index, (width, height) in enumerate(SIZES[: len(scenes)])
     }
 
 

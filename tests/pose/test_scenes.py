@@ -102,7 +102,7 @@ def make(tmp_path):
 
 
 def ids(dataset):
-    return [dataset.example(place, np.random.default_rng(0))["image_id"] for place in range(len(dataset))]
+    return [dataset.example(index, np.random.default_rng(0))["image_id"] for index in range(len(dataset))]
 
 
 def augmentation(**geometry):
@@ -309,7 +309,7 @@ def test_the_way_back_undoes_any_augmentation(make):
 def test_truth_is_what_the_file_says(make):
     records = [annotation(11, 1, (60.5, 2, 8, 8), category=2, area=40.0)] + [a for a in ANNOTATIONS if a["id"] != 11]
     dataset = make(records, heads=CIF | DETECTION, truth=True, min_keypoint_annotations=0, keep_empty=True)
-    found = {record["id"]: record for place in range(6) for record in dataset[place]["truth"]}
+    found = {record["id"]: record for index in range(6) for record in dataset[index]["truth"]}
     assert set(found) == {one["id"] for one in ANNOTATIONS}
     for one in records:
         given = found[one["id"]]
@@ -338,8 +338,8 @@ def test_confirmed_records_give_the_same_examples(make, tmp_path):
     confirm(tmp_path)
     confirmed = Scenes(**arguments)
     assert (by_hand.table.checked, confirmed.table.checked) == (False, True)
-    for place in range(len(by_hand)):
-        expected, found = (one.example(place, np.random.default_rng(0)) for one in (by_hand, confirmed))
+    for index in range(len(by_hand)):
+        expected, found = (one.example(index, np.random.default_rng(0)) for one in (by_hand, confirmed))
         assert expected.keys() == found.keys()
         for name in expected:
             np.testing.assert_equal(found[name], expected[name])

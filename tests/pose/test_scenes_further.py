@@ -59,7 +59,7 @@ def scenes(root, *entries):
     """Scenes whose pictures are as in the file but for these transforms, and the same without."""
     if not root.exists():
         drawn_scenes.write(root)
-    further = {f"t{place}": {"type": f"albumentations.{name}", **more} for place, (name, more) in enumerate(entries)}
+    further = {f"t{index}": {"type": f"albumentations.{name}", **more} for index, (name, more) in enumerate(entries)}
     settings = SceneAugmentation.model_validate_json(json.dumps({"further": further}), strict=True)
     arguments = {"root": str(root), "split": "train", "side": drawn_scenes.SIDE, "heads": HEADS}
     return Scenes(**arguments, augmentation=settings), Scenes(**arguments)

@@ -33,7 +33,7 @@ def follow(
     track: TrackPeople, frames: Sequence[list[dict[str, Any]]], first: int = 0, path: str = "a.mp4"
 ) -> list[Any]:
     """Give a batch of frames to an injector; return the numbers of the people in each."""
-    photos = [Photo(Path(path), f"a-{place}", place + 1, place=place) for place in range(first, first + len(frames))]
+    photos = [Photo(Path(path), f"a-{index}", index + 1, place=index) for index in range(first, first + len(frames))]
     copies = [[dict(one) for one in people] for people in frames]
     track(State({"photo": photos, "people": copies}), Networks({}, {}), 0)
     return [[one.get("track_id") for one in people] for people in copies]
@@ -155,7 +155,7 @@ def test_predict_numbers_the_people_of_videos_alone(tmp_path: Path) -> None:
     for size in ("1", "3", "8"):
         out = tmp_path / size
         main([recipe, run, str(tmp_path / "one.png"), str(clip), "--output", str(out), "--batch-size", size])
-        found = [json.loads((out / f"clip-{place:06d}.people.json").read_text()) for place in range(8)]
+        found = [json.loads((out / f"clip-{index:06d}.people.json").read_text()) for index in range(8)]
         assert [[one["track_id"] for one in people] for people in found] == [[1, 2]] * 8
         assert [list(one) for one in json.loads((out / "one.people.json").read_text())] == [
             ["keypoints", "score", "bbox", "category_id", "width", "height"]

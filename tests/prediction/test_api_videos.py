@@ -62,8 +62,8 @@ def test_predict_video_keeps_frames_and_rate(toys, tmp_path):
 )
 def test_browsers_play_vp9_and_vp8(suffix, mark, tmp_path, capfd):
     with video_file(tmp_path / f"new{suffix}", 30000 / 1001) as frames:
-        for place in range(13):
-            frames.add(np.full((33, 47, 3), 20 * place, np.uint8), place)
+        for index in range(13):
+            frames.add(np.full((33, 47, 3), 20 * index, np.uint8), index)
     assert mark in (tmp_path / f"new{suffix}").read_bytes()
     read, rate = read_video(tmp_path / f"new{suffix}")
     assert levels(read) == list(range(13))

@@ -18,7 +18,7 @@ def numbers(batches):
 
 def test_batches_have_one_shape_and_come_as_soon_as_they_are_full():
     sizes = [4, 5, 4, 4, 5, 5, 4]
-    batches = batch_by_shape((of_size(size, place) for place, size in enumerate(sizes)), 3)
+    batches = batch_by_shape((of_size(size, index) for index, size in enumerate(sizes)), 3)
     assert numbers(batches) == [[0, 2, 3], [1, 4, 5], [6]]
 
 
@@ -53,9 +53,9 @@ def test_reading_ahead_keeps_the_order_and_a_limit(workers):
         threads.add(threading.current_thread())
         return number * number
 
-    for place, found in enumerate(prefetch(photos(), read, workers)):
-        assert found == place * place
-        assert len(asked) - place <= 2 * workers + 1
+    for index, found in enumerate(prefetch(photos(), read, workers)):
+        assert found == index * index
+        assert len(asked) - index <= 2 * workers + 1
     assert (threading.main_thread() in threads) == (workers == 0)
 
 

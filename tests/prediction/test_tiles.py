@@ -23,8 +23,8 @@ def put_together(tiling: Tiling, pixels: NDArray[np.uint8], network, scale: int 
     height, width = pixels.shape[:2]
     mosaic = Mosaic(tiling, height, width, scale)
     corners = [(top, left) for top in tiling.starts(height) for left in tiling.starts(width)]
-    for place, (top, left) in enumerate(corners):
-        mosaic.add(network(pixels[top : top + tiling.side, left : left + tiling.side], place), place)
+    for index, (top, left) in enumerate(corners):
+        mosaic.add(network(pixels[top : top + tiling.side, left : left + tiling.side], index), index)
     return mosaic.picture
 
 

@@ -23,9 +23,9 @@ def test_the_papers_network_has_the_published_number_of_parameters():
 def by_hand(block, x):
     """A dense block as the papers draw it, in float64."""
     maps = [x]
-    for place, layer in enumerate(block.convolutions):
+    for index, layer in enumerate(block.convolutions):
         y = F.conv2d(torch.cat(maps, 1), layer.weight.double(), layer.bias.double(), padding=1)
-        maps.append(torch.where(y < 0, 0.2 * y, y) if place < 4 else y)
+        maps.append(torch.where(y < 0, 0.2 * y, y) if index < 4 else y)
     return x + 0.2 * maps[-1]
 
 

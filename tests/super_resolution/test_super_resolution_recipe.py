@@ -23,9 +23,9 @@ def images(tmp_path_factory):
     root, random = tmp_path_factory.mktemp("pictures"), np.random.default_rng(0)
     for split, count in (("train", 8), ("validation", 3)):
         (root / "images" / split).mkdir(parents=True)
-        for place in range(count):
+        for index in range(count):
             picture = cv2.resize(random.integers(0, 256, (6, 6, 3), dtype=np.uint8), (40, 40))
-            assert cv2.imwrite(str(root / "images" / split / f"{place}.png"), picture)
+            assert cv2.imwrite(str(root / "images" / split / f"{index}.png"), picture)
     (root / "manifest.json").write_text('{"sha256": "0"}')
     return root
 

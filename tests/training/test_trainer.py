@@ -65,8 +65,8 @@ def test_equals_a_bare_loop_bit_for_bit(run):
         assert_same(own, expected)
     rows = history(run)
     assert [row["step"] for row in rows] == [3, 6, 9, 12]
-    for place, row in enumerate(rows):
-        window = [losses for _, losses in steps[3 * place : 3 * place + 3]]
+    for index, row in enumerate(rows):
+        window = [losses for _, losses in steps[3 * index : 3 * index + 3]]
         for name in ("distance", "square"):
             assert row[f"{name}.raw"] == pytest.approx(np.mean([losses[name] for losses in window]), rel=1e-12)
         assert row["distance.weight"] == 2.0

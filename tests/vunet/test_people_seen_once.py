@@ -49,7 +49,7 @@ def test_transfer_is_judged_where_there_is_another_view(tmp_path):
         "reconstruction": 6, "transfer": 3, "copy_appearance": 3,
     }  # fmt: skip
     rows = dump.mode("transfer")
-    places = [place for place, person in enumerate(rows.table["person_id"]) if person == 1]
+    places = [index for index, person in enumerate(rows.table["person_id"]) if person == 1]
     assert len(places) == 3
     difference = [np.abs(rows.value(p, "appearance") - rows.value(p, "target")).mean() for p in places]
     assert metrics["copy_appearance"]["l1"]["value"] == pytest.approx(np.mean(difference), rel=1e-5)

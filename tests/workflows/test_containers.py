@@ -100,7 +100,7 @@ def test_the_image_runs_the_pipeline_and_not_as_root() -> None:
     assert re.search(r"^ARG UID=[1-9]\d*$", DOCKERFILE, re.MULTILINE)
     assert words["CMD"] == '["repro"]'
     order = [word for word, _ in instructions()]
-    assert order.index("USER") > max(place for place, word in enumerate(order) if word in ("RUN", "COPY"))
+    assert order.index("USER") > max(index for index, word in enumerate(order) if word in ("RUN", "COPY"))
 
 
 @pytest.mark.slow

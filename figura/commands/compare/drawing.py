@@ -30,14 +30,14 @@ def draw_effects(result: RevisionComparison, path: Path) -> None:
     figure, panels = plt.subplots(len(names), 1, figsize=(7.5, height), squeeze=False, layout="constrained")
     for panel, name in zip(panels[:, 0], names, strict=True):
         ends = [0.0]
-        for place, one in enumerate(comparisons):
+        for index, one in enumerate(comparisons):
             effect = one.effects[name]
             colour = COLOURS[one.verdict(name)]
             if effect.seeds is not None:
-                panel.plot(effect.seeds, [place, place], color=colour, linewidth=1.2, marker="|")
+                panel.plot(effect.seeds, [index, index], color=colour, linewidth=1.2, marker="|")
                 ends += effect.seeds
-            panel.plot([effect.low, effect.high], [place, place], color=colour, linewidth=5, alpha=0.55)
-            panel.plot(effect.difference, place, "o", color=colour)
+            panel.plot([effect.low, effect.high], [index, index], color=colour, linewidth=5, alpha=0.55)
+            panel.plot(effect.difference, index, "o", color=colour)
             ends += [effect.low, effect.high, effect.difference]
         low, high = min(ends), max(ends)
         room = 0.08 * (high - low) or 1.0

@@ -82,7 +82,7 @@ class _Drawing:
     def __init__(self, flow: Flow, shapes: Mapping[str, Sequence[str]]) -> None:
         self.flow, self.shapes = flow, shapes
         called = dict.fromkeys(box.network for box in flow.boxes.values() if box.network)
-        self.networks = {name: NETWORKS[place % len(NETWORKS)] for place, name in enumerate(called)}
+        self.networks = {name: NETWORKS[index % len(NETWORKS)] for index, name in enumerate(called)}
         self.axes = Figure(facecolor="white").add_axes((0.0, 0.0, 1.0, 1.0))
         self.y = MARGIN
         self.panels: list[tuple[float, float]] = []  # upper and lower ends

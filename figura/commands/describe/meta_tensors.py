@@ -61,8 +61,8 @@ def shape_lines(value: Any) -> Iterator[str]:
         for key, part in value.items():
             yield from (f"{key}: {line}" for line in shape_lines(part))
     elif isinstance(value, list | tuple) and value and isinstance(value[0], Tensor):
-        for place, part in enumerate(value):
-            yield from (f"{place}: {line}" for line in shape_lines(part))
+        for index, part in enumerate(value):
+            yield from (f"{index}: {line}" for line in shape_lines(part))
     elif isinstance(value, list | tuple):
         yield "texts" if value and isinstance(value[0], str) else "records"
     else:

@@ -244,12 +244,12 @@ class RunsTab:
     def draw(self) -> None:
         """Draw the chosen curves of both runs, if anything has changed."""
         series = []
-        for place, name in enumerate(self.names.value or ()):
+        for index, name in enumerate(self.names.value or ()):
             for number, side in enumerate(self.sides):
                 run, (steps, values) = side.view.run, side.view.curves.get(name, ([], []))
                 if run is not None and steps:
                     title = f"{side.name}: {run.name} {name}, {values[-1]:.5g} at {steps[-1]}"
-                    colour = COLOURS[(2 * place + number) % len(COLOURS)]
+                    colour = COLOURS[(2 * index + number) % len(COLOURS)]
                     pairs = visible((steps, values), self.log_scale.value)
                     series.append(line(title, pairs, colour, dashed=side.name == "right"))
         options = chart_options(series, self.log_scale.value)

@@ -220,7 +220,7 @@ def flat(result: Any, name: str = "") -> dict[str, Tensor]:
     if isinstance(result, Mapping):
         parts = [(str(key), value) for key, value in result.items()]
     elif isinstance(result, list | tuple):
-        parts = [(str(place), value) for place, value in enumerate(result)]
+        parts = [(str(index), value) for index, value in enumerate(result)]
     else:
         return {}
     return {n: v for key, value in parts for n, v in flat(value, f"{name}.{key}" if name else key).items()}

@@ -145,9 +145,9 @@ def _write(
         else:
             save_program(program, temporary, metadata)
         file.comparisons = [compare(module, one.tensors, temporary, form) for one in examples]
-        for place, one in enumerate(file.comparisons):
+        for index, one in enumerate(file.comparisons):
             if one.relative > tolerance:
                 share = f"{one.relative:.2g} of the largest value of a component; at most {tolerance:g} is allowed"
-                if place > 1:
+                if index > 1:
                     raise UserError(f"for another size, results differ from PyTorch's by {share}")
                 raise DiffersError(f"its results differ from PyTorch's by {share}")

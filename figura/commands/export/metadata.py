@@ -67,7 +67,7 @@ def _is_number(value: object) -> bool:
 def _input(call: Call, example: Example, axes: Axes, name: str) -> dict[str, Any]:
     """Return the shape of an input, with names for the axes that may change, and what it is in the recipe."""
     tensor = example.tensors[name]
-    shape = [axes[name].get(place, size) for place, size in enumerate(tensor.shape)]
+    shape = [axes[name].get(index, size) for index, size in enumerate(tensor.shape)]
     known: dict[str, Any] = {"shape": shape, "example": list(tensor.shape)}
     if name in example.distributions:
         return known | {"noise": example.distributions[name]}

@@ -124,8 +124,8 @@ def _add(pixels: Maps, tiles: Tiles, x: float, y: float, sigma: float, amplitude
     for row in range(top, bottom):
         line = pixels[row, left:right]
         dy = row - y
-        for place in range(len(line)):  # branch-free, so that the compiler vectorises the loop
-            dx = left + place - x
+        for index in range(len(line)):  # branch-free, so that the compiler vectorises the loop
+            dx = left + index - x
             squared = dx * dx + dy * dy
             weight = 1 - squared / (16 * variance)  # (1 + z / 8)^8 instead of exp(z) for z = -squared / (2 variance)
             weight *= weight
@@ -133,7 +133,7 @@ def _add(pixels: Maps, tiles: Tiles, x: float, y: float, sigma: float, amplitude
             weight *= weight
             weight = 1.0 if abs(dx) < 0.5 and abs(dy) < 0.5 else weight
             weight = weight if squared <= variance else 0.0
-            line[place] = min(line[place] + amplitude * weight, 1.0)
+            line[index] = min(line[index] + amplitude * weight, 1.0)
 
 
 @numba.njit(cache=True, nogil=True)

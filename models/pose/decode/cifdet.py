@@ -178,14 +178,14 @@ def suppressions(boxes: Floats, groups: NDArray[np.int64], steps: Floats, soft: 
     boxes only if `soft`.
     """
     factors = np.ones(len(boxes))
-    for place in range(len(boxes)):
+    for index in range(len(boxes)):
         greatest = 0.0
-        for other in range(place):
-            if groups[other] == groups[place] and (soft or factors[other] == 1):
-                greatest = max(greatest, _overlap(boxes[place], boxes[other]))
+        for other in range(index):
+            if groups[other] == groups[index] and (soft or factors[other] == 1):
+                greatest = max(greatest, _overlap(boxes[index], boxes[other]))
         for step in range(len(steps)):
             if greatest > steps[step, 0]:
-                factors[place] = steps[step, 1]
+                factors[index] = steps[step, 1]
     return factors
 
 
@@ -200,8 +200,8 @@ def voted(
     """
     result = boxes.copy()
     vote = np.empty(4)
-    for place in range(len(boxes)):
-        field, total, weights = fields[categories[place]], np.zeros(4), 0.0
+    for index in range(len(boxes)):
+        field, total, weights = fields[categories[index]], np.zeros(4), 0.0
         for row in range(field.shape[1]):
             for column in range(field.shape[2]):
                 weight = float(field[1, row, column])
@@ -210,11 +210,11 @@ def voted(
                 for axis in range(2):
                     vote[2 + axis] = float(field[4 + axis, row, column]) * stride
                     vote[axis] = float(field[2 + axis, row, column]) * stride - vote[2 + axis] / 2
-                if np.isfinite(vote).all() and _overlap(boxes[place], vote) > threshold:
+                if np.isfinite(vote).all() and _overlap(boxes[index], vote) > threshold:
                     total += weight * vote
                     weights += weight
         if weights > 0:
-            result[place] = total / weights
+            result[index] = total / weights
     return result
 
 

@@ -43,16 +43,16 @@ def index(offers: Candidates, spans: Integers, height: int, width: int) -> tuple
     buckets = np.zeros((len(spans), rows, columns, 2), dtype=np.int32)
     for way in range(len(spans)):
         first, last = spans[way]
-        for place in range(first, last):
-            buckets[way, _bucket(offers[place, 2], rows), _bucket(offers[place, 1], columns), 1] += 1
+        for index in range(first, last):
+            buckets[way, _bucket(offers[index, 2], rows), _bucket(offers[index, 1], columns), 1] += 1
         for row in range(rows):
             for column in range(columns):
                 count = buckets[way, row, column, 1]
                 buckets[way, row, column] = first
                 first += count
-        for place in range(spans[way, 0], last):
-            row, column = _bucket(offers[place, 2], rows), _bucket(offers[place, 1], columns)
-            order[buckets[way, row, column, 1]] = place
+        for index in range(spans[way, 0], last):
+            row, column = _bucket(offers[index, 2], rows), _bucket(offers[index, 1], columns)
+            order[buckets[way, row, column, 1]] = index
             buckets[way, row, column, 1] += 1
     return order, buckets
 
@@ -70,8 +70,8 @@ def two_best(
     rows, columns = buckets.shape[1:3]
     left, right = _bucket(x - reach, columns), _bucket(x + reach, columns)
     for row in range(_bucket(y - reach, rows), _bucket(y + reach, rows) + 1):
-        for place in range(buckets[way, row, left, 0], buckets[way, row, right, 1]):
-            one = order[place]
+        for index in range(buckets[way, row, left, 0], buckets[way, row, right, 1]):
+            one = order[index]
             start_x, start_y = float(offers[one, 1]), float(offers[one, 2])
             if not (x - reach <= start_x <= x + reach and y - reach <= start_y <= y + reach):
                 continue

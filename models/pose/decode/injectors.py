@@ -106,10 +106,10 @@ class FieldPictures(Injector):
         heads = {name: [as_array(state[one][places]) for one in (f"{name}_target", name)] for name, *_ in self.shown}
         return [
             np.concatenate([
-                self._row(image, kind, [part[place, field] for part in heads[head]], title)
+                self._row(image, kind, [part[index, field] for part in heads[head]], title)
                 for head, kind, field, title in self.shown
             ])
-            for place, image in enumerate(images)
+            for index, image in enumerate(images)
         ]  # fmt: skip
 
     def _row(self, image: Any, kind: Kind, values: Sequence[Any], title: str) -> NDArray[np.uint8]:
@@ -211,10 +211,10 @@ class Overlays(_Drawing):
         people, objects = self.found(state, len(images))
         truth = [()] * len(images) if self.truth is None else state[self.truth]
         pictures = []
-        for place, image in enumerate(images):
-            matrix = np.linalg.inv(np.vstack([maps[place], [0, 0, 1]]))[:2]
+        for index, image in enumerate(images):
+            matrix = np.linalg.inv(np.vstack([maps[index], [0, 0, 1]]))[:2]
             persons, things, annotated = (
-                [_placed(one, matrix) for one in records[place]] for records in (people, objects, truth)
+                [_placed(one, matrix) for one in records[index]] for records in (people, objects, truth)
             )
             picture = picture_of(image, self.mean, self.std)
             pictures.append(overlay(picture, persons, things, self.body, self.look, annotated))

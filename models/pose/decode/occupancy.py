@@ -42,9 +42,9 @@ def is_occupied(occupied: Grid, field: int, x: float, y: float) -> bool:
 @numba.njit(cache=True, nogil=True)
 def next_free(occupied: Grid, seeds: Floats, start: int) -> int:
     """Return the index of the first free seed (score, field, x, y, ...) from `start` on, or the number of seeds."""
-    for place in range(start, len(seeds)):
-        if not is_occupied(occupied, int(seeds[place, 1]), seeds[place, 2], seeds[place, 3]):
-            return place
+    for index in range(start, len(seeds)):
+        if not is_occupied(occupied, int(seeds[index, 1]), seeds[index, 2], seeds[index, 3]):
+            return index
     return len(seeds)
 
 
@@ -64,11 +64,11 @@ def free_seeds(occupied: Grid, seeds: Floats, most: int) -> NDArray[np.int64]:
     """
     indices = np.empty(most, dtype=np.int64)
     count = 0
-    for place in range(len(seeds)):
-        field, x, y = int(seeds[place, 1]), seeds[place, 2], seeds[place, 3]
+    for index in range(len(seeds)):
+        field, x, y = int(seeds[index, 1]), seeds[index, 2], seeds[index, 3]
         if count < most and not is_occupied(occupied, field, x, y):
-            mark(occupied, field, x, y, seeds[place, 4])
-            indices[count] = place
+            mark(occupied, field, x, y, seeds[index, 4])
+            indices[count] = index
             count += 1
     return indices[:count]
 

@@ -166,9 +166,9 @@ class _Pen:
         if not seen.any():
             return
         width = max(1, min(width, round(np.ptp(joints[seen, :2], axis=0).max() * self.zoom / 40)))
-        for place, (a, b) in enumerate(self.skeleton.connections):
+        for index, (a, b) in enumerate(self.skeleton.connections):
             if seen[a] and seen[b]:
-                colour = colours[place % len(colours)]
+                colour = colours[index % len(colours)]
                 dash = 0.0 if min(joints[a, 2], joints[b, 2]) > solid_threshold else 2.5 * width + 2
                 for own, thickness in ((_rim(colour), width + 2), (colour, width)):
                     draw_line(self.canvas, joints[a, :2], joints[b, :2], self.zoom, own, thickness, dash)
