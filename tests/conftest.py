@@ -46,7 +46,7 @@ LONGEST = (
 @pytest.hookimpl(trylast=True)  # after `-m` has chosen
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with the longest files, then those with the most tests, so that all workers end at about the same time."""
-    places = {Path(__file__).parent / name: place for place, name in enumerate(LONGEST)}
+    places = {Path(__file__).parent / name: index for index, name in enumerate(LONGEST)}
     assert all(path.is_file() for path in places), "LONGEST names a file that is not there"
     tests = Counter(item.path for item in items)
     items.sort(key=lambda item: (places.get(item.path, len(places)), -tests[item.path]))

@@ -35,10 +35,10 @@ def dump_of(
     A name has as many tensors as there are rows; or fewer, each of which `repeat` rows share.
     """
     count, rows = max(map(len, values.values())), []
-    for place in range(count):
-        row: dict[str, Any] = {"mode": mode, "index": place // repeat}
+    for index in range(count):
+        row: dict[str, Any] = {"mode": mode, "index": index // repeat}
         for name, tensors in values.items():
-            number = place if len(tensors) == count else place // repeat
+            number = index if len(tensors) == count else index // repeat
             row[f"file.{name}"] = f"{name}/{number}.npy"
             write_value(folder / row[f"file.{name}"], torch.as_tensor(tensors[number]))
         rows.append(row)

@@ -76,10 +76,10 @@ def content(changes: dict[str, Any] | None = None) -> dict[str, Any]:
 def write_noise(root: Path, count: int, side: int = 16) -> None:
     """Write pictures A|B of noise into both splits, `pair0.png` and so on; A is red and B is green."""
     for split in ("train", "validation"):
-        for place in range(count):
-            pixels = np.random.default_rng(place).integers(0, 256, (side, 2 * side, 3), np.uint8)
+        for index in range(count):
+            pixels = np.random.default_rng(index).integers(0, 256, (side, 2 * side, 3), np.uint8)
             pixels[:, :side, 1:], pixels[:, side:, ::2] = 0, 0
-            write_png(root / split / f"pair{place}.png", pixels)
+            write_png(root / split / f"pair{index}.png", pixels)
 
 
 def content_of_files(root: str, direction: str = "a_to_b") -> dict[str, Any]:

@@ -232,7 +232,7 @@ def test_joints_are_matched_by_name():
     write("results.json", [{"image_id": "a.png", "category_id": 1, "keypoints": flat(136), "score": 1}])
     people, (category,), said = converted("results.json", stated=KEYPOINTS)  # Halpe's first 17 are COCO's
     assert category["keypoints"] == list(KEYPOINTS)
-    assert people["a.png"][0]["keypoints"] == [2 if place % 3 == 2 else one for place, one in enumerate(flat(17))]
+    assert people["a.png"][0]["keypoints"] == [2 if index % 3 == 2 else one for index, one in enumerate(flat(17))]
     assert "left out: not among the joints of the dataset" in said
     people, (category,), _ = converted("results.json")
     assert len(category["keypoints"]) == 136
@@ -286,7 +286,7 @@ def test_mmpose_predictions():
     assert (len(people["a.png"]), len(people["b.png"])) == (1, 0)
     assert people["a.png"][0]["bbox"] == [3, 4, 20, 30]
     assert people["a.png"][0]["keypoints"][:6] == [4, 5, 2, 5, 5, 2]
-    names = {str(place): name for place, name in enumerate(KEYPOINTS[::-1])}
+    names = {str(index): name for index, name in enumerate(KEYPOINTS[::-1])}
     Path("raw/predictions/b.json").unlink()
     Path("raw/predictions/a.json").unlink()
     write("predictions/results_a.json", {"meta_info": {"keypoint_id2name": names}, "instance_info": [instance]})
@@ -362,7 +362,7 @@ def test_results_in_fractions_of_the_picture():
     write("results.json", [{"image_id": "a.png", "category_id": 1, "keypoints": joints, "score": 1}])
     prepare_with(annotations={"test": "results.json"}, coordinates="relative")
     (one,) = load("test")["annotations"]
-    assert one["keypoints"] == [2 if place % 3 == 2 else value for place, value in enumerate(flat(17))]
+    assert one["keypoints"] == [2 if index % 3 == 2 else value for index, value in enumerate(flat(17))]
 
 
 def test_results_without_pictures():
@@ -392,7 +392,7 @@ def test_mpii_lists():
 def test_ochuman_as_published():
     write_pictures("a.png")
     person = {"bbox": [3, 4, 23, 34], "segms": {"outer": [[3, 4, 23, 4, 23, 34]], "inner": []},
-              "keypoints": [number for place in range(17) for number in (4 + place, 5, place % 4)]}  # fmt: skip
+              "keypoints": [number for index in range(17) for number in (4 + index, 5, index % 4)]}  # fmt: skip
     boxes = {"bbox": [3, 4, 23, 34], "segms": None, "keypoints": None}
     image = {"image_id": 3, "file_name": "a.png", "width": 32, "height": 48, "annotations": [person, boxes]}
     write("ochuman.json", {"images": [image], "keypoint_names": list(KEYPOINTS[::-1])})
@@ -568,7 +568,7 @@ def test_poses_of_alphapose_openpose_and_mmpose(capsys):
     write("poses.json", [{**one, "image_id": f"{name}.jpg"} for name in MARKET[:2] for one in (low, person)])
     write_market(poses="poses.json")
     assert run(main, ["mine"]) == 0, capsys.readouterr().err
-    expected = [2 if place % 3 == 2 else one for place, one in enumerate(flat(17))]
+    expected = [2 if index % 3 == 2 else one for index, one in enumerate(flat(17))]
     assert joints_of_market() == {MARKET[0]: expected, MARKET[1]: expected, MARKET[2]: None}
     assert "poses: poses.json has 2 of 3 pictures" in capsys.readouterr().out
     for name in MARKET:

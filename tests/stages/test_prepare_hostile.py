@@ -141,7 +141,7 @@ def test_files_that_are_none_are_listed_and_not_waited_for():
         file.truncate((1 << 30) + 1)
     missing = "image file missing"
     reasons = [missing, missing, "path leaves the data root", "image file broken"]
-    assert prepared() == [(str(20 + place), reason) for place, reason in enumerate(reasons)]
+    assert prepared() == [(str(20 + index), reason) for index, reason in enumerate(reasons)]
 
 
 def test_special_files_among_pairs_and_pictures():

@@ -295,7 +295,7 @@ def test_annotated_poses_of_own_joints(named, capsys):
     error = capsys.readouterr().err
     assert f"{path}: categories: " in error
     assert "data/params.yaml: datasets.mine.deepfashion.keypoints" in error
-    tail = [names[place : place + 2] for place in range(16)]
+    tail = [names[index : index + 2] for index in range(16)]
     settings = {"connections": tail} if named else {"keypoints": names}
     prepare_with("deepfashion", **section, keypoints=settings)
     assert load("train")["categories"][0]["keypoints"] == names

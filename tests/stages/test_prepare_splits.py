@@ -41,11 +41,11 @@ def write_people(name, numbers, identities=None, annotated=True):
         shown = [(number, person) for number in numbers for person in (identities or {}).get(number, [None])]
         document["annotations"] = [
             {
-                "id": 1000 + place, "image_id": number, "category_id": 1, "iscrowd": 0, "bbox": [5, 5, 20, 25],
+                "id": 1000 + index, "image_id": number, "category_id": 1, "iscrowd": 0, "bbox": [5, 5, 20, 25],
                 "area": 400, "keypoints": [20, 10, 2] + [0] * 48, "num_keypoints": 1,
                 **({} if person is None else {"person_id": person}),
             }
-            for place, (number, person) in enumerate(shown)
+            for index, (number, person) in enumerate(shown)
         ]  # fmt: skip
     Path(f"raw/{name}").write_text(json.dumps(document))
 

@@ -327,8 +327,8 @@ def _of_pictures(
             yield Entry(picture, UnusableError("file without a list of people", repr(content)[:80]), picture)
             continue
         yield Entry(picture, None)
-        for place, one in enumerate(people):
-            yield entry_of(read, one, picture, f"{picture}: {place}", _size(one))
+        for index, one in enumerate(people):
+            yield entry_of(read, one, picture, f"{picture}: {index}", _size(one))
 
 
 def _openpose(files: list[Path], folder: Path) -> Export:
@@ -359,8 +359,8 @@ def _openpose_person(person: Any, joints: tuple[str, ...] = ()) -> dict[str, Any
 def _mmpose(files: list[Path], path: Path, head: Any) -> Export:
     (meta,) = _values(head, "meta_info")
     (names,) = _values(meta, "keypoint_id2name")
-    named = isinstance(names, dict) and all(str(place) in names for place in range(len(names)))
-    joints = tuple(str(names[str(place)]) for place in range(len(names))) if named else ()
+    named = isinstance(names, dict) and all(str(index) in names for index in range(len(names)))
+    joints = tuple(str(names[str(index)]) for index in range(len(names))) if named else ()
     folder = path if path.is_dir() else path.parent
     entries = partial(_of_pictures, files, folder, _mmpose_person, "instance_info", "results_")
     return Export(path, "MMPose's results", entries, joints)
@@ -412,8 +412,8 @@ def _ochuman(path: Path) -> Iterator[Entry]:
             yield Entry("", UnusableError("image of another form", repr(image)[:80]), repr(number)[:80])
             continue
         yield Entry(picture, None, size=_size(image))
-        for place, one in enumerate(people):
-            yield entry_of(partial(_ochuman_person, places=places), one, picture, f"{number}: {place}", _size(image))
+        for index, one in enumerate(people):
+            yield entry_of(partial(_ochuman_person, places=places), one, picture, f"{number}: {index}", _size(image))
 
 
 def _ochuman_person(one: Any, places: list[int | None]) -> dict[str, Any]:

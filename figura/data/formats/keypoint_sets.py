@@ -64,7 +64,7 @@ def _skeleton(
     pose: Sequence[tuple[float, float]] | None = None,
 ) -> Skeleton:
     """Return a skeleton; without `pose`, the joints stand where `_PLACES` has them."""
-    at = {name: place for place, name in enumerate(keypoints)}
+    at = {name: index for index, name in enumerate(keypoints)}
     mirrored = {name: name.replace("left", "right") for name in keypoints if "left" in name}
     mirrored |= _FACE_SIDES if _FACE[0] in at else {}
     mirrored |= {other: name for name, other in mirrored.items()}

@@ -313,12 +313,12 @@ class _Annotation:
         """Make joints outside of the picture unlabelled, and those at 0, 0 if there are several."""
         (width, height), across, down = self.picture, keypoints[::3], keypoints[1::3]
         if not (min(across) >= 0 <= min(down) and max(across) <= width and max(down) <= height):
-            for place, (x, y, flag) in enumerate(zip(across, down, keypoints[2::3], strict=True)):
+            for index, (x, y, flag) in enumerate(zip(across, down, keypoints[2::3], strict=True)):
                 if flag and not self.conventions.predicted and _far(x, y, self.picture):
-                    detail = f"{self.names[place]}: {x}, {y} in {width} x {height}"
+                    detail = f"{self.names[index]}: {x}, {y} in {width} x {height}"
                     raise UnusableError("keypoint far outside of the image", detail)
                 if flag and not (0 <= x <= width and 0 <= y <= height):
-                    self.unlabel(place, "joints outside of the image", f"{self.names[place]}: {x:g}, {y:g}")
+                    self.unlabel(index, "joints outside of the image", f"{self.names[index]}: {x:g}, {y:g}")
         self.unlabel_origin(least=2)
 
     def unlabel_origin(self, least: int) -> None:
@@ -621,9 +621,9 @@ def _bounds(mask: Any, picture: Size) -> list[float] | None:
 
 def _labelled(keypoints: Sequence[float]) -> list[tuple[int, float, float]]:
     return [
-        (place // 3, keypoints[place], keypoints[place + 1])
-        for place in range(0, len(keypoints), 3)
-        if keypoints[place + 2] > 0
+        (index // 3, keypoints[index], keypoints[index + 1])
+        for index in range(0, len(keypoints), 3)
+        if keypoints[index + 2] > 0
     ]
 
 

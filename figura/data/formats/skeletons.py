@@ -160,7 +160,7 @@ def skeleton_from(settings: Mapping[str, Any]) -> Skeleton:
     checked = validated(_Settings, dict(settings), errors)
     if checked is None or errors.lines:
         raise ValueError("; ".join(line.removeprefix(f"{errors.file}: ") for line in errors.lines))
-    places = {name: place for place, name in enumerate(checked.keypoints)}
+    places = {name: index for index, name in enumerate(checked.keypoints)}
 
     def joints(key: str, names: Sequence[str]) -> list[int]:
         for name in names:
@@ -230,9 +230,9 @@ def _paired(names: Sequence[str], words_of: Callable[[str], list[str]]) -> dict[
         words = words_of(name)
         others = {
             known[other]
-            for place, word in enumerate(words)
+            for index, word in enumerate(words)
             if word in _OTHER_SIDE
-            and (other := "".join((*words[:place], _OTHER_SIDE[word], *words[place + 1 :]))) in known
+            and (other := "".join((*words[:index], _OTHER_SIDE[word], *words[index + 1 :]))) in known
         }
         if len(others) == 1:
             partners[name] = others.pop()

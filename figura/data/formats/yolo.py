@@ -209,7 +209,7 @@ def _row(words: list[str], names: dict[int, str], shape: tuple[int, int]) -> dic
     else:
         expected = 5 + joints * dims
         raise UnusableError(f"label has not {expected} numbers", f"{len(numbers)} numbers")
-    positions = [*rest[:4], *(number for place, number in enumerate(rest[4:]) if dims < 3 or place % 3 < 2)]
+    positions = [*rest[:4], *(number for index, number in enumerate(rest[4:]) if dims < 3 or index % 3 < 2)]
     if any(abs(number) > 2 for number in positions):
         raise UnusableError("label is not in fractions of the picture", " ".join(words)[:80])
     return record
@@ -218,8 +218,8 @@ def _row(words: list[str], names: dict[int, str], shape: tuple[int, int]) -> dic
 def _flagged(points: list[float], dims: int) -> list[float]:
     """Return x, y and COCO's flag; without flags, joints at (0, 0) or below 0 are not labelled."""
     keypoints: list[float] = []
-    for place in range(0, len(points), dims):
-        x, y = points[place : place + 2]
-        flag = points[place + 2] if dims == 3 else 2 * (min(x, y) >= 0 and max(x, y) > 0)
+    for index in range(0, len(points), dims):
+        x, y = points[index : index + 2]
+        flag = points[index + 2] if dims == 3 else 2 * (min(x, y) >= 0 and max(x, y) > 0)
         keypoints += [x, y, int(flag) if flag in (0, 1, 2) else flag] if flag else [0, 0, 0]
     return keypoints

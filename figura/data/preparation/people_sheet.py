@@ -71,8 +71,8 @@ def write_people(splits: Mapping[str, Examples], folder: Path, skeleton: Skeleto
     for row, top in zip(rows, accumulate(heights, initial=0), strict=False):
         for column, panel in enumerate(row):
             sheet[top : top + len(panel), column * _SIDE :][:, : panel.shape[1]] = panel
-    for place, (label, colour) in enumerate(_LEGEND.items()):
-        left = place * COLUMNS * _SIDE // len(_LEGEND)
+    for index, (label, colour) in enumerate(_LEGEND.items()):
+        left = index * COLUMNS * _SIDE // len(_LEGEND)
         cv2.rectangle(sheet, (left + 4, len(sheet) - 12), (left + 12, len(sheet) - 4), colour, cv2.FILLED)
         _write(sheet, label, (left + 16, len(sheet) - 5))
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -200,8 +200,8 @@ def _of_sides(skeleton: Skeleton, key: str) -> list[str]:
     """Return a warning about flips that join a left joint to one that is not right, or the other way round."""
     wrong = [
         f"{name} and {skeleton.keypoints[other]}"
-        for place, (name, other) in enumerate(zip(skeleton.keypoints, skeleton.flip, strict=True))
-        if place < other and {side_of(name), side_of(skeleton.keypoints[other])} not in ({"left", "right"}, {None})
+        for index, (name, other) in enumerate(zip(skeleton.keypoints, skeleton.flip, strict=True))
+        if index < other and {side_of(name), side_of(skeleton.keypoints[other])} not in ({"left", "right"}, {None})
     ]
     if not wrong:
         return []
