@@ -26,10 +26,9 @@ from figura.engine import build
 from figura.engine.precision import in_float32
 from figura.engine.step import Stopwatch, WeightedLoss
 from figura.evaluation.trained import write_dump
-from figura.interfaces import Injector, Loss, Networks, State
+from figura.interfaces import Callback, Injector, Loss, Networks, State, StepReport
 from figura.schedules import Constant
-from figura.training.resume import flatten
-from figura.training.trainer import Trainer
+from figura.training.trainer import Trainer, _count_nonfinite
 from models.images.adversarial_losses import GradientPenalty
 
 X, START = test_steps.X, np.array([0.5, -1.0])
@@ -77,6 +76,27 @@ def test_parts_of_a_batch_are_unscaled_once():
     parts = [(State({"x": X[:1]}), 1 / 3), (State({"x": X[1:]}), 2 / 3)]
     test_steps.update(one, {"a": network}, *parts)
     np.testing.assert_allclose(network.slope.detach(), START - 0.1 * test_steps.gradient(START), atol=1e-6)
+
+
+def test_overflow_in_one_step_leaves_the_other_alone():
+    networks = {name: test_steps.Line() for name in "ab"}
+    scalers = {name: GradScaler("cpu", init_scale=scale) for name, scale in (("a", 8.0), ("b", 4.0))}
+    steps = {name: scaled_step(networks[name], scalers[name], name) for name in "ab"}
+    undo = overflowing(networks["a"])
+    reports = {name: update(step, networks[name], name) for name, step in steps.items()}
+    undo()
+    assert (reports["a"].skipped, reports["a"].overflowed) == (True, True)
+    assert (reports["b"].skipped, reports["b"].overflowed) == (False, False)
+    assert scalers["a"].get_scale() == 4.0
+    assert scalers["b"].get_scale() == 4.0
+    assert [scalers[name].state_dict()["_growth_tracker"] for name in "ab"] == [0, 1]
+    assert networks["a"].slope.tolist() == START.tolist()
+    assert networks["a"].slope.grad is None
+    once = START - 0.1 * test_steps.gradient(START)
+    np.testing.assert_allclose(networks["b"].slope.detach(), once, atol=1e-6)
+    assert not update(steps["a"], networks["a"]).skipped  # at the smaller scale, the same update
+    np.testing.assert_allclose(networks["a"].slope.detach(), once, atol=1e-6)
+    assert [scalers[name].state_dict()["_growth_tracker"] for name in "ab"] == [1, 1]
 
 
 @pytest.mark.parametrize(
@@ -134,6 +154,19 @@ def test_without_a_gradient_there_is_nothing_to_scale():
         test_steps.update(one, networks, (State({"x": X}), 1.0))
     assert networks["b"].slope.tolist() == START.tolist()
     assert one.scaler.get_scale() == 2.0
+
+
+@pytest.mark.parametrize(("kinds", "counted"), [("o" * 20, 0), ("soo", 1), ("sog", 0), ("s", 1)])
+def test_searching_for_a_scale_neither_counts_nor_ends_a_row(kinds, counted):
+    skipped, overflowed = StepReport(skipped=True), StepReport(skipped=True, overflowed=True)
+    counts = {}
+    for iteration, kind in enumerate(kinds, start=1):
+        report = {"g": StepReport(), "s": skipped, "o": overflowed}[kind]
+        _count_nonfinite(counts, {"painter": report}, iteration, limit=2)
+    assert counts.get("painter", 0) == counted
+    if counted:
+        with pytest.raises(UserError, match="2 updates in a row were not finite"):
+            _count_nonfinite(counts, {"painter": skipped}, len(kinds) + 1, limit=2)
 
 
 class Overflow(Injector):
@@ -344,14 +377,29 @@ def test_a_gradient_penalty_needs_no_scale_in_bfloat16():
     assert torch.linalg.vector_norm(found - expected) < 0.1 * torch.linalg.vector_norm(expected)
 
 
+class Kinds(Callback):
+    """The types of all that a training keeps, at its end."""
+
+    def __init__(self):
+        self.found = set()
+
+    def after_update(self, trainer, step, report):
+        tree = trainer.state.state_dict()
+        for part in ("networks", "averages"):
+            for state in tree[part].values():
+                self.found |= {value.dtype for value in state.values()}
+        for state in tree["optimizers"].values():
+            self.found |= {v.dtype for one in state["state"].values() for v in one.values() if torch.is_tensor(v)}
+        for one in trainer.steps[step].trains.values():
+            self.found |= {module.running_mean.dtype for module in one.modules() if isinstance(module, nn.BatchNorm2d)}
+
+
 def test_all_that_is_kept_and_written_is_float32(run, tmp_path):
+    kinds = Kinds()
     recipe = toy.checked(BASE | {"train.precision": "bf16", "train.ema": {"decay": 0.9}}, toy.gan())
-    trainer = Trainer(recipe, run)
+    trainer = Trainer(recipe, run, callbacks={"kinds": kinds})
     trainer.fit()
-    tensors = {}
-    flatten(trainer.state.state_dict(), "", tensors)
-    assert {part.split("/")[1] for part in tensors} >= {"networks", "averages", "optimizers"}
-    assert {value.dtype for value in tensors.values()} == {torch.float32, torch.int64}  # batches of a batch norm
+    assert kinds.found == {torch.float32, torch.int64}  # int64: how many batches a batch norm has seen
     for name in ("painter", "critic"):
         written = load_file(run / "model" / f"{name}.safetensors")
         assert {value.dtype for value in written.values() if value.is_floating_point()} == {torch.float32}
@@ -370,8 +418,10 @@ def test_fp16_without_a_gpu_is_refused_before_anything_is_built(run):
 
 
 @pytest.mark.skipif(torch.accelerator.is_available(), reason="there is a GPU, which computes a dump in fp16")
-def test_what_was_trained_elsewhere_is_evaluated_here(tmp_path):
-    write_dump(toy.checked({"train.precision": "fp16"}), {"painter": toy.Painter(2, 0.1)}, tmp_path / "dump")
+@pytest.mark.parametrize("asked", ["no", "fp16", "bf16"])
+def test_what_was_trained_elsewhere_is_evaluated_here(asked, tmp_path):
+    torch.manual_seed(0)
+    write_dump(toy.checked({"train.precision": asked}), {"painter": toy.Painter(2, 0.1)}, tmp_path / "dump")
     assert len((tmp_path / "dump/examples.csv").read_text().splitlines()) == 1 + 6
 
 
@@ -400,7 +450,7 @@ def test_all_ranks_agree_on_an_overflow(tmp_path):
     (seen, weights), (others, theirs) = (json.loads((tmp_path / f"{rank}.json").read_text()) for rank in (0, 1))
     good, bad = [False, False], [True, True]
     scales = [64.0, 64.0, 32.0, 32.0, 32.0, 32.0, 64.0, 64.0]  # halved by the third update, doubled by four good ones
-    assert seen == others == [[*(bad if index == 2 else good), scale] for index, scale in enumerate(scales)]
+    assert seen == others == [[*(bad if place == 2 else good), scale] for place, scale in enumerate(scales)]
     assert weights == theirs
 
 

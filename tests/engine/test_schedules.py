@@ -1,7 +1,11 @@
+from pathlib import Path
+
 import numpy as np
 import pytest
 import toy
 
+from figura.base.error_collector import ErrorCollector
+from figura.recipe.types import build_schedule
 from figura.schedules import (
     Constant,
     Cosine,
@@ -87,6 +91,41 @@ def test_warm_up_reaches_exactly_one(steps, shape, one_from):
     assert all(schedule(step) < 1 for step in range(steps + one_from))
 
 
+# OpenPifPaf's factors for 100 batches an epoch, warm-up 1 epoch from 0.001, decay at epochs 220 and 240 over 10
+OPENPIFPAF = {
+    0: 0.001, 1: 10 ** -2.97, 50: 0.0316228, 99: 0.9332543, 100: 1.0, 22000: 1.0, 22500: 0.316228, 23000: 0.1,
+    24000: 0.1, 24500: 0.0316228, 25000: 0.01,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "declared",
+    [
+        {
+            "type": "Product",
+            "of": {
+                "warm_up": {"type": "WarmUp", "steps": 100, "from": 0.001, "shape": "exponential"},
+                "decay": {"type": "Decay", "at": [22000, 24000], "factor": 0.1, "over": 1000},
+            },
+        },
+        {
+            "type": "WarmUp", "steps": 100, "from": 0.001, "shape": "exponential",
+            "then": {"type": "Decay", "at": [22000, 24000], "factor": 0.1, "over": 1000},
+        },
+    ],
+    ids=["Product", "then"],
+)  # fmt: skip
+def test_the_learning_rate_of_openpifpaf(declared):
+    schedule = toy.checked({"steps.painter.lr_schedule": declared, "train.steps": 25000}).steps["painter"].lr_schedule
+    built = build_schedule(schedule, "lr_schedule", ErrorCollector(Path()))
+    assert [built(step) for step in OPENPIFPAF] == pytest.approx(list(OPENPIFPAF.values()), rel=1e-6)
+    assert built.last == 25000
+    steps = np.arange(0, 25100, dtype=np.float64)
+    warm_up = np.exp(np.log(1e-3) * (1 - np.clip(steps / 100, 0, 1)))
+    decay = [np.exp(np.log(0.1) * np.clip((steps - start) / 1000, 0, 1)) for start in (22000, 24000)]
+    np.testing.assert_allclose([built(int(step)) for step in steps], warm_up * decay[0] * decay[1], rtol=1e-12)
+
+
 @pytest.mark.parametrize("kind", [Linear, Cosine, Exponential])
 def test_a_ramp_of_no_width_jumps_at_its_end(kind):
     schedule = kind(5, 5, 0.2, 0.9)
@@ -115,7 +154,6 @@ def test_bad_arguments_are_refused(make):
 
 def test_schedules_that_outlast_training_are_named():
     assert Sine(3, 4, high=2.0, low=0.0).last == 3  # it goes on for ever, and is never late
-    assert Product({"warm_up": WarmUp(3), "decay": Decay([5], 0.5, over=2)}).last == 7
     recipe = toy.checked(
         {"steps.painter.lr_schedule": {"type": "Linear", "start": 0, "end": 5, "from": 1.0, "to": 0.0}}
     )

@@ -88,6 +88,12 @@ def test_elements_are_dropped_with_probability_p_and_the_mean_stays(p: float) ->
         assert abs(alike - agree) < 5 * math.sqrt(agree * (1 - agree) / before.numel())
 
 
+def test_a_probability_below_the_resolution_is_dropped_too() -> None:
+    torch.manual_seed(0)
+    y = dropout(torch.ones(1, 10, 1000, 1000), 1e-6, True)
+    assert 1 <= (y == 0).sum().item() <= 30
+
+
 def test_the_gradient_passes_through_the_mask() -> None:
     torch.manual_seed(0)
     x = torch.rand(2, 3, 5, 7).add_(0.5).requires_grad_()
@@ -105,3 +111,9 @@ def test_the_mask_depends_on_the_seed_and_not_on_the_memory_layout() -> None:
     torch.manual_seed(0)
     assert torch.equal(dropout(x.contiguous(memory_format=torch.channels_last), 0.5, True), y)
     assert not torch.equal(dropout(x, 0.5, True), y)
+
+
+def test_nothing_is_dropped_without_training_or_at_zero() -> None:
+    x = torch.rand(2, 3, 5, 7)
+    assert torch.equal(dropout(x, 0.5, False), x)
+    assert torch.equal(dropout(x, 0.0, True), x)

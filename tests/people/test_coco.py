@@ -21,6 +21,10 @@ from figura.data.formats.coco import (
 )
 from figura.data.formats.records import UnusableError, check_size, decode_runs
 from models.people.persons import image_fault
+from tests.real_people import REAL, needs_real
+
+ANNOTATIONS = REAL / "annotations.json"
+
 
 SMALL = {
     "info": {"année": '2017 \\ "}]'},
@@ -73,6 +77,27 @@ def test_records_in_lines_equal_json(tmp_path, monkeypatch, chunk, between, asci
         assert read_head(path, whole=False) == ({"categories": []}, {})
 
 
+@pytest.mark.parametrize("at_once", [20, 100, 1 << 15])
+def test_written_records_are_parsed_many_at_once(tmp_path, monkeypatch, at_once):
+    path, parsed = tmp_path / "a.json", []
+    images = [{"file_name": f"{number}.jpg", "id": number} for number in range(50)]
+    annotations = [{"id": number, "keypoints": [number] * (number % 7)} for number in range(80)]
+    coco.write_coco(path, {}, *([json.dumps(one).encode() for one in some] for some in (images, annotations)))
+    monkeypatch.setattr(coco, "_AT_ONCE", at_once)
+    monkeypatch.setattr(coco.orjson, "loads", lambda text: parsed.append(text) or json.loads(text))
+    monkeypatch.setattr(coco.orjson, "JSONDecodeError", json.JSONDecodeError)
+    assert list(read_records(path, "images", whole=False)) == images
+    assert list(read_records(path, "annotations", whole=False)) == annotations
+    assert (max(text.count('"id"') for text in parsed) > 1) == (at_once > 20)
+
+
+@needs_real
+def test_stream_equals_json_on_real_data():
+    whole = json.loads(ANNOTATIONS.read_text())
+    assert list(read_records(ANNOTATIONS, "annotations")) == whole["annotations"]
+    assert list(read_records(ANNOTATIONS, "images")) == whole["images"]
+
+
 def test_every_cut_is_noticed(tmp_path):
     text = json.dumps(SMALL)
     path = tmp_path / "cut.json"
@@ -94,13 +119,19 @@ def test_every_cut_is_noticed(tmp_path):
         ('{"annotations": [], "categories": []}', "images is missing"),
         ('{"images": {}, "annotations": [], "categories": []}', "images: must be a list, found dict"),
         ('{"images": [], "annotations": [' + "[" * 100_000, "not valid JSON"),
-        (b'{"images": "\xff\xfe"}', "UTF-8"),
     ],
 )
 def test_faulty_files(tmp_path, text, message):
     path = tmp_path / "a.json"
-    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    path.write_text(text)
     with pytest.raises(UserError, match=message):
+        read_head(path)
+
+
+def test_bytes_that_are_no_text(tmp_path):
+    path = tmp_path / "a.json"
+    path.write_bytes(b'{"images": "\xff\xfe"}')
+    with pytest.raises(UserError, match="UTF-8"):
         read_head(path)
 
 

@@ -13,10 +13,11 @@ from figura.interfaces import Networks, State
 from models.pose.annotations import Annotations
 from models.pose.decode.cif_hr import Buffers, accumulate
 from models.pose.decode.cifcaf import CifCafDecoder
-from models.pose.decode.cifdet import CifDetDecoder
+from models.pose.decode.cifdet import CifDetDecoder, suppressions
 from models.pose.decode.decoding import FindObjects, FindPeople
 from models.pose.decode.grow_poses import grow_connection, index
 from models.pose.decode.injectors import Overlays
+from models.pose.decode.occupancy import empty_grid, is_occupied, mark
 from models.pose.encoders import Caf, Cif, CifDet
 
 K = len(COCO.keypoints)
@@ -63,6 +64,15 @@ def high_resolution(cif, stride=8, threshold=0.3):
 
 
 class TestConfidenceMaps:
+    def test_golden_cell(self):
+        cif = np.zeros((1, 5, 5, 5), dtype=np.float32)
+        cif[0, 1:, 2, 2] = 0.8, 2.3, 2.1, 1.0
+        (pixels,), _ = high_resolution(cif)
+        assert pixels.shape == (33, 33)
+        assert np.count_nonzero(pixels) == 49
+        assert pixels[17, 18] == pytest.approx(0.05)
+        assert pixels.sum() == pytest.approx(1.93132, abs=1e-5)
+
     def test_agrees_with_the_text(self):
         generator = np.random.default_rng(0)
         cif = generator.uniform(-2, 10, (3, 5, 7, 9)).astype(np.float32)  # places beside the map, caps, scales below 0
@@ -97,6 +107,15 @@ class TestConfidenceMaps:
                 assert maps.any()
 
 
+def test_golden_occupancy():
+    occupied = empty_grid(2, 97, 129)
+    mark(occupied, 1, 50.0, 50.0, 3.0)
+    places = np.arange(0, 128, 0.25)
+    inside = [x for x in places if is_occupied(occupied, 1, x, 50.0)]
+    assert (min(inside), max(inside)) == (46, 53.75)
+    assert not any(is_occupied(occupied, 0, x, 50.0) for x in places)
+
+
 def grown(candidates, x, y, scale, factor=1.0, blend=True):
     """(x, y, scale, value), from candidates (c, x1, y1, x2, y2, s1, s2)."""
     found = np.float32(candidates)[:, [0, 1, 2, 3, 4, 6]]
@@ -106,6 +125,26 @@ def grown(candidates, x, y, scale, factor=1.0, blend=True):
 
 
 class TestConnections:
+    GOLDEN = ((0.8, 10, 10, 20, 20, 4, 4), (0.6, 11, 10, 21, 20, 4, 4), (0.9, 30, 30, 5, 5, 4, 4))
+
+    @pytest.mark.parametrize(
+        ("source", "options", "expected"),
+        [
+            ((10.0, 10.0, 4.0), {}, (20.398270, 20, 4, 0.664749)),
+            ((10.0, 10.0, 4.0), {"blend": False}, (20, 20, 4, 0.8)),
+            ((10.0, 10.0, 0.1), {}, (20, 20, 4, 0.4)),
+            ((13.0, 10.0, 4.0), {}, (21, 20, 4, 0.181959)),
+            ((13.0, 10.0, 4.0), {"factor": 4.0}, (20.583538, 20, 4, 0.311820)),
+            ((90.0, 10.0, 4.0), {}, (0, 0, 0, 0)),
+        ],
+    )
+    def test_golden(self, source, options, expected):
+        assert grown(self.GOLDEN, *source, **options) == pytest.approx(expected, abs=2e-6)
+
+    def test_golden_ends_apart(self):
+        apart = (self.GOLDEN[0], (0.6, 11, 10, 23, 20, 4, 4), self.GOLDEN[2])
+        assert grown(apart, 10.0, 10.0, 4.0) == pytest.approx((20, 20, 4, 0.4))
+
     def test_agrees_with_the_text(self):
         generator = np.random.default_rng(1)
         found = 0
@@ -215,6 +254,15 @@ class TestAgainstTheText:
 
 
 class TestOptions:
+    def test_dense_connections_join_what_is_apart(self):
+        truth = standing(joints=[joint for joint in range(K) if joint not in (13, 14)])  # ankles hang on knees
+        cif, caf = fields(truth, connections=("standard", "dense"))
+        joined = {}
+        for weight in (0.0, 1.0):
+            found = CifCafDecoder(stride=8, dense_weight=weight)(cif, caf)
+            joined[weight] = bool((found.keypoints[0, [15, 16], 2] > 0).all())
+        assert joined == {0.0: False, 1.0: True}
+
     @pytest.mark.parametrize(("independent", "value"), [(False, 0.27), (True, 1e-5)])
     def test_independent_keypoints_keeps_the_threshold(self, independent, value):
         cif, caf = fields(standing())
@@ -439,6 +487,24 @@ class TestBoxes:
 
 
 class TestSuppression:
+    # IoU: first and second 0.8, second and third 0.625, first and third 0.5; the fourth is the first again
+    BOXES = np.array([(0, 0, 10, 10), (0, 0, 10, 8), (0, 3, 10, 5), (0, 0, 10, 10)], dtype=np.float64)
+
+    @pytest.mark.parametrize(
+        ("soft", "groups", "expected"),
+        [
+            (False, [0, 0, 0, 0], [1, 0.1, 1, 0.1]),  # who is suppressed does not suppress
+            (True, [0, 0, 0, 0], [1, 0.1, 0.3, 0.1]),
+            (True, [0, 1, 1, 0], [1, 1, 0.3, 0.1]),
+            (False, [0, 1, 1, 2], [1, 1, 0.1, 1]),
+        ],
+    )
+    def test_by_hand(self, soft, groups, expected):
+        steps = np.array([(0.5, 0.3), (0.7, 0.1)] if soft else [(0.5, 0.1)])
+        assert suppressions(self.BOXES, np.array(groups), steps, soft).tolist() == expected
+        flat = self.BOXES * (1, 1, 0, 0)
+        assert suppressions(flat, np.zeros(4, dtype=np.int64), steps, soft).tolist() == [1] * 4
+
     def test_scores_and_thresholds(self):
         # two centres 9 pixels apart: too far for the occupancy, an IoU of 0.64 for the suppression
         cifdet = fields_of_boxes((20, 20, 41, 41, 0), (29, 20, 41, 41, 1))

@@ -120,6 +120,14 @@ def test_other_settings_agree_with_the_computation_by_hand(seed):
     )
 
 
+def test_an_image_without_annotations_is_background():
+    for encoder in (Cif(COCO, 8), Caf(COCO, 8), CifDet(2, 8)):
+        target = encoder.encode(annotations(), SIZE, WHOLE)
+        assert target.shape == (encoder.fields, encoder.components, 13, 17)
+        assert (target[:, 0] == 0).all()
+        assert np.isnan(target[:, 1:]).all()
+
+
 def chosen(*places):
     joints = np.float64([STANDING["keypoints"]])
     joints[:, :, :2] /= 8
@@ -159,6 +167,54 @@ def test_the_standing_person_has_the_golden_numbers_of_foreground_cells():
     caf = Caf(COCO, 8).encode(annotations(STANDING), size, area)
     cells = (caf[:, 0] == 1).sum(axis=(1, 2)).tolist()
     assert cells == [12, 12, 12, 12, 15, 21, 21, 15, 12, 12, 8, 6, 9, 9, 9, 9, 9, 9, 9]
+
+
+def cells(target, field=0):
+    """(column, row) of the cells of confidence 1."""
+    return {(int(column), int(row)) for row, column in np.argwhere(target[field, 0] == 1)}
+
+
+def block(columns, rows):
+    return {(column, row) for column in columns for row in rows}
+
+
+def test_a_joint_covers_four_by_four_cells():
+    target = Cif(COCO, 8).encode(annotations(annotation({0: (50, 41)})), SIZE, WHOLE)
+    assert cells(target) == block(range(5, 9), range(4, 8))
+    np.testing.assert_allclose(target[0, 1:, 4, 5], [1.25, 1.125, 0.0125, np.nan])
+    np.testing.assert_allclose(target[0, 1:3, 7, 8], [-1.75, -1.875])
+    beyond = Cif(COCO, 8).encode(annotations(annotation({0: (-6, 41)})), SIZE, WHOLE)
+    assert cells(beyond) == block(range(2), range(4, 8))
+
+
+def test_cells_go_to_the_nearest_joint_and_in_a_tie_to_the_earlier_person():
+    first, second = annotation({0: (50, 41)}), annotation({0: (66, 41)})
+    row = Cif(COCO, 8).encode(annotations(first, second), SIZE, WHOLE)[0, 1, 5]
+    np.testing.assert_allclose(row[5:11], [1.25, 0.25, -0.75, 0.25, -0.75, -1.75])
+    one, other = annotation({0: (44, 40)}), annotation({0: (52, 40)})  # both half a cell from column 6
+    for people, vector in (((one, other), -0.5), ((other, one), 0.5)):
+        assert Cif(COCO, 8).encode(annotations(*people), SIZE, WHOLE)[0, 1, 5, 6] == vector
+
+
+def test_a_limb_is_foreground_in_its_middle():
+    ankle, knee = COCO.connections[0]
+    target = Caf(COCO, 8).encode(annotations(annotation({ankle: (20, 20), knee: (84, 52)})), SIZE, WHOLE)
+    expected = {4: (2, 3, 4, 5), 5: (3, 4, 5), 6: (2, 3, 4, 5, 6), 7: (3, 4, 5, 6), 8: (4, 5, 6), 9: (4, 5, 6)}
+    expected[10] = (4, 6)
+    assert cells(target) == {(column, row) for column, rows in expected.items() for row in rows}
+    np.testing.assert_allclose(target[0, 1:7, 2, 4], [-1.5, 0.5, 6.5, 4.5, 0.0125, 0.0125])
+    short = Caf(COCO, 8).encode(annotations(annotation({ankle: (20, 20), knee: (28, 20)})), SIZE, WHOLE)
+    assert cells(short) == block((2, 3, 4), (2, 4))
+
+
+def test_a_box_has_a_fringe_that_only_regresses():
+    target = CifDet(3, 8).encode(annotations(annotation(box=(30, 25, 41, 33), category=1)), SIZE, WHOLE)
+    assert cells(target, 1) == block((5, 6, 7), (4,)) | block((5, 6, 7, 8), (5, 6)) | block((6, 7), (7,))
+    drawn = {(int(column), int(row)) for row, column in np.argwhere(~np.isnan(target[1, 1]))}
+    assert drawn == block(range(4, 9), range(3, 8))
+    assert np.isnan(target[1, 0]).sum() == 12
+    np.testing.assert_allclose(target[1, 1:, 5, 6], [0.3125, 0.1875, 5.125, 4.125, 0.20625, 0.20625])
+    assert not target[[0, 2], 0].any()
 
 
 def test_wrong_annotations_are_named():

@@ -19,6 +19,77 @@ NAN = math.nan
 VECTORS, SCALES = {"cif": 1, "caf": 2, "cifdet": 2}, {"cif": 1, "caf": 2, "cifdet": 0}
 
 
+def one_cell(predicted, target, **options):
+    """The components of a cif with a single cell, and the gradient of their sum."""
+    fields = torch.tensor(predicted, dtype=torch.float64).reshape(1, 1, -1, 1, 1).requires_grad_()
+    aim = torch.tensor(target, dtype=torch.float64).reshape(1, 1, -1, 1, 1)
+    values = Composite(**{"head": "cif", **options})(fields=fields, target=aim)
+    sum(values.values()).sum().backward()
+    return {name: value.item() for name, value in values.items()}, fields.grad.flatten().numpy()
+
+
+CONFIDENCE = [  # x; background: value, slope; foreground at z = 0: value, slopes in x and z; at z = 1, -1
+    (-20, 0, 0, 0.062500, -0.250000, 0.437500, 0.506092, -0.318296),
+    (-5, 0, 0.000045, 0.065018, -0.254986, 0.434982, 0.507051, -0.311690),
+    (-2, 0.000095, 0.013768, 0.062390, -0.249779, 0.437610, 0.506050, -0.318585),
+    (-1, 0.002242, 0.066960, 0.039268, -0.198162, 0.460732, 0.497237, -0.379246),
+    (0, 0.022396, 0.211643, 0.011198, -0.105822, 0.488802, 0.486537, -0.452890),
+    (1, 0.078537, 0.396325, 0.001121, -0.033480, 0.498879, 0.482696, -0.479328),
+    (2, 0.124779, 0.499559, 0.000047, -0.006884, 0.499953, 0.482287, -0.482145),
+    (10, 0.125091, 0.500181, 0, 0, 0.5, 0.482269, -0.482269),
+]
+
+
+@pytest.mark.parametrize("row", CONFIDENCE, ids=lambda row: f"x={row[0]}")
+def test_golden_confidences(row):
+    x, empty, empty_slope, *full = row
+    unknown = [NAN] * 4
+    value, slope = one_cell([0.7, x, 3, 3, 3], [0, *unknown])
+    assert value == pytest.approx({"confidence": empty, "vector": 0, "scale": 0}, abs=6e-7)
+    np.testing.assert_allclose(slope, [0, empty_slope, 0, 0, 0], atol=6e-7)
+    found = [one_cell([z, x, 3, 3, 3], [1, *unknown]) for z in (0, 1, -1)]
+    assert [value["confidence"] for value, _ in found] == pytest.approx([full[0], *full[3:]], abs=6e-7)
+    np.testing.assert_allclose(found[0][1], [full[2], full[1], 0, 0, 0], atol=6e-7)
+
+
+@pytest.mark.parametrize(
+    ("offset", "bmin", "scale", "z", "expected"),
+    [
+        ((0, 0), 0.0125, 2, 0, 0.699390),
+        ((1, 0), 0.0125, 2, 0, 1.193183),
+        ((3, 4), 0.0125, 2, 0, 3.193166),
+        ((10, 0), 0.0125, 2, 0, 4.089045),
+        ((1, 0), 0.0125, 2, 1, 1.484126),
+        ((1, 0), 0.0125, 2, -3, 1.118009),
+        ((0.3, -0.4), 0.0125, 0.8, -2, 1.317504),
+        ((1, 0), NAN, NAN, 0, 2.143041),
+    ],
+)
+def test_golden_regressions(offset, bmin, scale, z, expected):
+    value, _ = one_cell([z, 0, offset[0] + 0.5, offset[1] - 2, 0], [NAN, 0.5, -2, bmin, scale], scale=0)
+    assert value == pytest.approx({"confidence": 0, "vector": expected}, abs=6e-7)
+
+
+def test_golden_boxes():
+    fields, target = [0.5, 0, 0.5, -0.25, 6, 8.5], [NAN, 0, 0, 6, 8, 0.3, 0.3]
+    value, _ = one_cell(fields, target, head="cifdet")  # a fringe cell: no confidence, but a box
+    assert value == pytest.approx({"confidence": 0, "vector": 1.188465 + 1.168430}, abs=1e-6)
+    target[3] = NAN  # without its width neither centre nor size can be measured
+    assert one_cell(fields, target, head="cifdet")[0] == {"confidence": 0, "vector": 0}
+
+
+@pytest.mark.parametrize(
+    ("raw", "scale", "b", "expected"),
+    [
+        (0, 1, 1, 0.038909), (0, 1, 10, 0.000389), (3, 1, 1, 1.362352),
+        (10, 0.5, 1, 6.970927), (10, 0.5, 10, 1.083341), (1, 2, 5, 0.002139),
+    ],
+)  # fmt: skip
+def test_golden_scales(raw, scale, b, expected):
+    value, _ = one_cell([0, 0, 0, 0, raw], [NAN, NAN, NAN, NAN, scale], b_scale=b)
+    assert value == pytest.approx({"confidence": 0, "vector": 0, "scale": expected}, abs=6e-7)
+
+
 def standing_person(head):
     """The target of one standing person with nothing hidden."""
     people = [{"keypoints": standing(), "box": (68, 16, 56, 155.2), "crowd": False, "category": 0}]
@@ -238,8 +309,7 @@ def test_confidence_slope_is_the_focal_losss(alpha, gamma):
 
 
 def test_a_guessed_scale_is_not_trained_by_the_vector():
-    fields, target = np.float64([0, 0, 1, 1, 0.3]), np.float64([NAN, 0, 0, 0.1, NAN])
-    slope = slopes(Composite(head="cif"), *(values.reshape(1, 1, 5, 1, 1) for values in (fields, target))).ravel()
+    _, slope = one_cell([0, 0, 1, 1, 0.3], [NAN, 0, 0, 0.1, NAN])
     assert slope[4] == 0
     assert np.abs(slope[2:4]).min() > 0.1
 
@@ -432,3 +502,15 @@ def test_weights_of_tasks_reach_a_loss_through_the_state_and_are_trained():
     found["confidence"].mean().backward()
     slope = 3 * (1 - plain["confidence"].mean().item())  # of u + value exp(-2 u) / 2 at u = 0; there are no scales
     np.testing.assert_allclose(tasks.unbounded["boxes"].grad, [slope, 0], rtol=1e-5)
+
+
+def test_wrong_shapes():
+    cif = Composite(head="cif", field_weights=[1.0, 1.0])
+    with pytest.raises(ValueError, match=r"fields \(1, 2, 8, 3, 3\): Composite of cif needs \(B, F, 5, h, w\)"):
+        cif(fields=torch.zeros(1, 2, 8, 3, 3), target=torch.zeros(1, 2, 5, 3, 3))
+    with pytest.raises(ValueError, match=r"target \(1, 2, 9, 3, 3\): Composite of cif needs"):
+        cif(fields=torch.zeros(1, 2, 5, 3, 3), target=torch.zeros(1, 2, 9, 3, 3))
+    with pytest.raises(ValueError, match="same B, F, h, w"):
+        cif(fields=torch.zeros(1, 2, 5, 3, 3), target=torch.zeros(1, 2, 5, 3, 4))
+    with pytest.raises(ValueError, match="field_weights: 2 for 3 fields"):
+        cif(fields=torch.zeros(1, 3, 5, 3, 3), target=torch.zeros(1, 3, 5, 3, 3))
