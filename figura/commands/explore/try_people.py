@@ -39,7 +39,7 @@ async def people_panel(project: Project, recipes: Mapping[str, Recipe]) -> None:
         if trial is not None:
             await PeoplePanel(trial).build()
 
-    missing = "No recipe here draws people: none has a validation dataset people.PersonPairs, and `predict`."
+    missing = "No recipe here draws people: none has both validation data people.PersonPairs and a section `predict`."
     names = [name for name in recipes_on(recipes, PersonPairs) if recipes[name].predict]
     await trials(project, names, missing, build)
 
