@@ -56,7 +56,8 @@ def send(page: Any, button: str, name: str, content: bytes) -> None:
 
 
 def scale(image: Any, side: int) -> tuple[float, float, float]:
-    """Return left, top and the size of a pixel of a picture of `side` pixels."""
+    """Return left, top and the size of a pixel of a picture of `side` pixels, once all is laid out."""
+    image.page.get_by_text("loading ...").wait_for(state="detached")
     image.scroll_into_view_if_needed()
     box = image.bounding_box()
     return box["x"], box["y"], box["width"] / side

@@ -54,8 +54,9 @@ async def trials(
                 return
             if await computed(is_try, model_of(project, recipe)):
                 ui.label("These are the weights of a try, which has learnt next to nothing.").classes("text-sm")
-            waiting = ui.label("loading ...")
-            await build(recipe)
+            panel, waiting = ui.column().classes("w-full"), ui.label("loading ...")  # below: nothing moves as it goes
+            with panel:
+                await build(recipe)
             waiting.delete()
 
     build_now = Latest(change)
