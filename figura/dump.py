@@ -24,6 +24,7 @@ import json
 import math
 import os
 import re
+import secrets
 import struct
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -175,13 +176,8 @@ def _decode_array(content: bytes, path: Path) -> Array:
     return np.asarray(array)
 
 
-def unfinished(path: Path) -> Path:
-    """Return the path of a file while it is being written."""
-    return path.with_name(f"{path.name}.unfinished")
-
-
 class GrowingFile:
-    """A text file written incrementally; it appears at `path` on `publish`.
+    """A text file written incrementally; it appears at `path` on `publish`, until then at `path`.<random>.unfinished.
 
     Raises:
         UserError: from each method, if the disk is full or the folder cannot be written.
@@ -195,7 +191,9 @@ class GrowingFile:
         self._digest = hashlib.sha256()
         with writing(self.path):
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = unfinished(self.path).open("wb")
+            # a name of its own: two predictions may go into one folder
+            self._unfinished = self.path.with_name(f"{self.path.name}.{secrets.token_hex(4)}.unfinished")
+            self._file = self._unfinished.open("wb")
 
     def write(self, text: str) -> None:
         """Append text, as UTF-8."""
@@ -215,7 +213,7 @@ class GrowingFile:
     def publish(self) -> None:
         """Move the file to `path`."""
         with writing(self.path):
-            unfinished(self.path).replace(self.path)
+            self._unfinished.replace(self.path)
 
     def close(self) -> None:
         """End and publish."""
@@ -241,8 +239,7 @@ class Table(GrowingFile):
 
     def _widen(self, row: Mapping[str, Any]) -> None:
         self.end()
-        with writing(self.path):
-            earlier = unfinished(self.path).replace(self.path.with_name(f"{self.path.name}.earlier"))
+        earlier = self._unfinished
         self._columns += [column for column in row if column not in self._columns]
         self._open()
         self._writer = csv.DictWriter(self, self._columns, lineterminator="\n", restval="")

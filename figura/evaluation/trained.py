@@ -8,7 +8,7 @@ from torch import nn
 
 from figura.base.errors import UserError
 from figura.base.lock import NAME
-from figura.dump import EXAMPLES, FACTS, TRY, unfinished
+from figura.dump import EXAMPLES, FACTS, TRY
 from figura.engine.build import build_networks, make_accelerator
 from figura.engine.weights import load_weights
 from figura.evaluation.evaluate import Evaluation
@@ -76,7 +76,7 @@ def with_split(recipe: Recipe, split: str) -> Recipe:
 def refuse_foreign(folder: Path) -> None:
     """Raise UserError unless the folder is missing, empty except for a lock, or a dump (complete or not)."""
     empty = not folder.exists() or (folder.is_dir() and all(path.name == NAME for path in folder.iterdir()))
-    if not empty and not any(path.is_file() for path in (folder / EXAMPLES, unfinished(folder / EXAMPLES))):
+    if not empty and not any(path.is_file() for path in (folder / EXAMPLES, *folder.glob(f"{EXAMPLES}.*.unfinished"))):
         raise UserError(f"{folder}: holds something else than a dump, which would be lost; remove it or choose another")
 
 

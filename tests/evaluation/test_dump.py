@@ -76,6 +76,19 @@ def test_names_are_texts_whatever_they_look_like(tmp_path):
     assert len(Dump(sealed(tmp_path)).grid("null")) == 1
 
 
+def test_two_writers_of_one_table_do_not_meet(tmp_path):
+    """Each writes the whole table; the one that ends last stays."""
+    tables = [Table(tmp_path / "predictions.csv") for _ in range(2)]
+    for number in range(2):
+        for table in tables:
+            table.add({"name": number, f"column{number}": 1})
+    for table in tables:
+        table.close()
+        assert [path.name for path in tmp_path.glob("*.csv")] == ["predictions.csv"]
+        assert (tmp_path / "predictions.csv").read_text() == "name,column0,column1\n0,1,\n1,,1\n"
+    assert len(list(tmp_path.iterdir())) == 1
+
+
 @pytest.fixture
 def folder(tmp_path):
     """Three rows of two modes, one grid, one average."""

@@ -82,13 +82,13 @@ def test_a_dump_takes_the_place_of_what_a_killed_process_left(tmp_path):
     (folder / ".lock").touch()
     refuse_foreign(folder)
     (folder / "old").mkdir()
-    for name in ("examples.csv.unfinished", "old/0.npy"):
+    for name in ("examples.csv.0f.unfinished", "old/0.npy"):
         (folder / name).touch()
     refuse_foreign(folder)
     with hold(folder):
         write_dump(recipe, build_networks(recipe), folder)
         assert (folder / ".lock").is_file()
-    assert {"old", ".lock", "examples.csv.unfinished"}.isdisjoint(path.name for path in folder.iterdir())
+    assert {"old", ".lock", "examples.csv.0f.unfinished"}.isdisjoint(path.name for path in folder.iterdir())
     assert (folder / "examples.csv").is_file()
 
 
