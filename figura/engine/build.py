@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Literal
@@ -72,16 +73,13 @@ def build_networks(recipe: Recipe) -> dict[str, nn.Module]:
 
 
 def build_losses(
-    recipe: Recipe, step: str, device: torch.device, needs: Mapping[str, frozenset[str]] | None = None
+    recipe: Recipe, step: str, device: torch.device, optional: AbstractSet[str] | None = None
 ) -> dict[str, WeightedLoss]:
     """Construct the losses that belong to a step, by name.
 
-    `needs` are the names that only some datasets provide and that a name depends on, by name; by default, those names
-    themselves.
+    `optional` are the names that some batches of a mixture lack; by default, those that only some datasets provide.
     """
     losses = {}
-    if needs is None:
-        needs = {name: frozenset({name}) for name in partial_names(recipe)}
     for name, entry in recipe.losses.items():
         if recipe.loss_step(name) == step:
             seed_here(recipe.seed, "loss", name)  # as for networks
@@ -90,14 +88,10 @@ def build_losses(
                 inputs=entry.inputs,
                 weight=entry.weight,
                 schedule=_schedule(entry.schedule, f"losses.{name}.schedule"),
-                partial=_needed(entry.inputs.values(), needs),
+                optional=frozenset(entry.inputs.values()) & (partial_names(recipe) if optional is None else optional),
                 gate=entry.gate,
             )
     return losses
-
-
-def _needed(names: Iterable[str], needs: Mapping[str, frozenset[str]]) -> frozenset[str]:
-    return frozenset[str]().union(*(needs.get(name, ()) for name in names))
 
 
 def _schedule(entry: Declaration | None, key: str) -> Schedule:
@@ -132,28 +126,26 @@ def parameter_groups(networks: dict[str, nn.Module], groups: dict[str, Group]) -
 
 def build_steps(recipe: Recipe, networks: dict[str, nn.Module], accelerator: Accelerator) -> dict[str, Step]:
     """Construct the steps with their optimizers, by name; `networks` are the prepared ones."""
-    steps, needs = {}, {name: frozenset({name}) for name in partial_names(recipe)}
+    steps, optional = {}, set(partial_names(recipe))
     ranks = dist.new_group(timeout=PATIENCE) if accelerator.num_processes > 1 else None
     for name, entry in recipe.steps.items():
         trains = {network: networks[network] for network in entry.trains}
         optimizer = build(entry.optimizer, OPTIMIZER, f"steps.{name}.optimizer", recipe.path,
             params=parameter_groups(trains, entry.groups),
         )  # fmt: skip
-        injectors = {key: _gated(recipe, name, key) for key in entry.injectors}
-        partial = _needed((read for one in injectors.values() for read in one.injector.reads), needs)
-        for added in (added for one in injectors.values() for added in one.injector.adds):
-            needs[added] = needs.get(added, frozenset()) | partial
+        injectors = {key: _gated(recipe, name, key, optional) for key in entry.injectors}
+        if any(one.optional for one in injectors.values()):
+            optional |= {added for one in injectors.values() for added in one.injector.adds}
         steps[name] = Step(
             trains=trains,
             injectors=injectors,
-            losses=build_losses(recipe, name, accelerator.device, needs),
+            losses=build_losses(recipe, name, accelerator.device, optional),
             optimizer=optimizer,
             lr_schedule=_schedule(entry.lr_schedule, f"steps.{name}.lr_schedule"),
             clip=entry.clip,
             clip_value=entry.clip_value,
             detach=entry.detach,
             gate=entry.gate,
-            partial=partial,
             scaler=gradient_scaler(accelerator),
             compiled=recipe.train.compile,
         )
@@ -162,11 +154,11 @@ def build_steps(recipe: Recipe, networks: dict[str, nn.Module], accelerator: Acc
     return steps
 
 
-def _gated(recipe: Recipe, step: str, name: str) -> GatedInjector:
+def _gated(recipe: Recipe, step: str, name: str, optional: AbstractSet[str]) -> GatedInjector:
     entry = recipe.steps[step].injectors[name]
     seed_here(recipe.seed, "injector", step, name)  # as for networks
     (injector,) = build_injectors({name: entry}, f"steps.{step}.injectors")
-    return GatedInjector(injector, entry.gate, entry.only)
+    return GatedInjector(injector, frozenset(injector.reads) & optional, entry.gate, entry.only)
 
 
 def build_callbacks(recipe: Recipe, further: Mapping[str, Callback]) -> dict[str, Callback]:

@@ -2,7 +2,7 @@
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -55,15 +55,14 @@ def _now() -> float:
 class WeightedLoss:
     """A loss, the names it reads, and its weight as a function of the step.
 
-    `partial` holds what the inputs need of a batch and only some datasets of a mixture provide: if a name is missing,
-    the loss is skipped.
+    `optional` holds the inputs that some batches of a mixture lack: then, the loss is skipped.
     """
 
     loss: Loss
     inputs: dict[str, str]
     weight: float
     schedule: Schedule
-    partial: frozenset[str] = frozenset()
+    optional: frozenset[str] = frozenset()
     gate: Gate = ALWAYS
 
     def effective_weight(self, step: int) -> float:
@@ -73,7 +72,7 @@ class WeightedLoss:
     def applies(self, state: Mapping[str, Any], iteration: int, training: bool) -> bool:
         """Whether the loss is computed: gate open, all inputs present, and not `training_only` in validation."""
         active = self.gate.open(iteration) if training else self.gate.within(iteration) and not self.loss.training_only
-        return active and all(name in state for name in self.partial)
+        return active and all(name in state for name in self.optional)
 
     def values(self, name: str, state: Mapping[str, Any]) -> dict[str, Tensor]:
         """Return the raw value of each example, shape (batch,), under `name`; components under `name.component`.
@@ -94,9 +93,10 @@ class WeightedLoss:
 
 @dataclass(frozen=True)
 class GatedInjector:
-    """An injector and when it runs; see `schema.InjectorEntry`."""
+    """An injector and when it runs; see `schema.InjectorEntry`. `optional`: as of `WeightedLoss`."""
 
     injector: Injector
+    optional: frozenset[str] = frozenset()
     gate: Gate = ALWAYS
     only: Literal["training", "evaluation"] | None = None
 
@@ -112,20 +112,18 @@ class Step:
 
     A loss whose scheduled weight happens to be 0 is still computed and keeps its graph: the set of parameters with a
     gradient stays the same throughout a run. `scaler` scales the gradients of this step only, so an overflow here does
-    not affect other steps. `compiled`: whether the networks are compiled (`drop_zeros`). `partial`: what the injectors
-    need of a batch and only some datasets provide; the step is skipped for a batch without it.
+    not affect other steps. `compiled`: whether the networks are compiled (`drop_zeros`).
     """
 
     def __init__(
         self, *, trains: dict[str, nn.Module], injectors: Mapping[str, GatedInjector], losses: dict[str, WeightedLoss],
         optimizer: torch.optim.Optimizer, lr_schedule: Schedule, clip: float | None, clip_value: float | None = None,
-        detach: Sequence[str], gate: Gate, partial: Collection[str] = (), scaler: GradScaler | None = None,
-        compiled: bool = False,
+        detach: Sequence[str], gate: Gate, scaler: GradScaler | None = None, compiled: bool = False,
     ) -> None:  # fmt: skip
         self.compiled = compiled
         self.average: GradientAverage | None = None  # averages `parameters` over ranks, if there are several
         self.trains, self.injectors, self.optimizer, self.scaler = trains, injectors, optimizer, scaler
-        self.gate, self.partial = gate, frozenset(partial)
+        self.gate = gate
         self.declared = list(losses)
         self.losses = {name: loss for name, loss in losses.items() if loss.weight != 0}
         self.lr_schedule, self.clip, self.clip_value, self.detach = lr_schedule, clip, clip_value, list(detach)
@@ -134,9 +132,10 @@ class Step:
         self.parameters = [parameter for own in self.own.values() for parameter in own]
 
     def runs(self, state: Mapping[str, Any], iteration: int, training: bool) -> bool:
-        """Whether the gate is open and the state has every name in `partial`."""
+        """Whether the gate is open and the state has what the injectors of this pass need."""
         active = self.gate.open(iteration) if training else self.gate.within(iteration)
-        return active and all(name in state for name in self.partial)
+        running = (gated for gated in self.injectors.values() if gated.runs(iteration, training))
+        return active and all(gated.optional <= state.keys() for gated in running)
 
     def update(
         self, states: Sequence[tuple[State, float]], networks: Networks, iteration: int,

@@ -9,18 +9,13 @@ from figura.base.error_collector import ErrorCollector
 from figura.engine.step import Step
 from figura.recipe.schema import Declaration, Recipe
 from figura.recipe.trial import is_try
-from figura.recipe.types import build_schedule
+from figura.recipe.types import build_schedule, partial_names
 
 
 def warnings(recipe: Recipe, steps: Mapping[str, Step], last: int) -> list[str]:
     """Return all warnings about a training of `last` iterations; a try always ends before schedules and gates do."""
     late = [] if recipe.train.try_ else late_schedules(recipe, last) + late_gates(recipe, last)
-    left_out = [
-        f"steps.{name} is left out for batches that lack {', '.join(sorted(step.partial))}"
-        for name, step in steps.items()
-        if step.partial
-    ]
-    return [*from_tries(recipe), *left_out, *late, *upset_norms(steps)]
+    return [*from_tries(recipe), *left_out(recipe, steps), *late, *upset_norms(steps)]
 
 
 def from_tries(recipe: Recipe) -> list[str]:
@@ -30,6 +25,17 @@ def from_tries(recipe: Recipe) -> list[str]:
         for name, file in recipe.starts_from().items()
         if is_try(Path(file).parent)
     ]
+
+
+def left_out(recipe: Recipe, steps: Mapping[str, Step]) -> list[str]:
+    """Return warnings for steps whose injectors read, in training, what some batches lack."""
+    lines, optional = [], set(partial_names(recipe))
+    for name, step in steps.items():
+        injectors = [one for one in step.injectors.values() if one.only != "evaluation"]
+        if lacking := optional & {need for one in injectors for need in one.optional}:
+            lines.append(f"steps.{name} is left out for batches that lack {', '.join(sorted(lacking))}")
+            optional |= {added for one in injectors for added in one.injector.adds}
+    return lines
 
 
 def late_schedules(recipe: Recipe, steps: int) -> list[str]:

@@ -123,25 +123,28 @@ def test_training_and_validation_have_injectors_of_their_own(run):
         assert torch.equal(a, b)  # training was the same
 
 
-def test_a_step_and_those_that_read_its_names_are_left_out_where_a_batch_lacks_what_they_read(run, capsys):
-    """Of the datasets, only one has y, which one injector of the first step reads."""
+@pytest.mark.parametrize("only", [None, "evaluation"])
+def test_a_step_and_those_that_read_its_names_are_left_out_where_a_batch_lacks_what_they_read(run, capsys, only):
+    """Of the datasets, only one has y, which one injector of the first step reads, perhaps in evaluation alone."""
     content = toy.changed({key: value for key, value in MIXED.items() if key != "losses.other"} | {"train.ema": None})
     content["networks"]["second"] = {"type": "toy.Painter"}
     late = {"late": {**FORWARD, "network": "second", "inputs": {"x": "image"}, "outputs": {"image": "late"}}}
-    spare = {"spare": {**FORWARD, "inputs": {"x": "y"}, "outputs": {"image": "again"}}}
+    spare = {"spare": {**FORWARD, "inputs": {"x": "y"}, "outputs": {"image": "again"}, "only": only}}
     content["steps"]["painter"]["injectors"] = {"paint": FORWARD, **spare}
     content["steps"]["second"] = content["steps"]["painter"] | {"trains": ["second"], "injectors": late}
-    of_late = {"image": "late", "target": "x"}
     losses = content["losses"]
-    losses["second"] = losses["distance"] | {"inputs": of_late, "step": "second"}
-    losses["distance"]["step"] = losses["square"]["step"] = "painter"
+    losses["second"] = losses["distance"] | {"inputs": {"image": "late", "target": "x"}, "step": "second"}
+    losses["distance"] |= {"inputs": {"image": "image", "target": "x"}, "step": "painter"}
+    losses["square"]["step"] = "painter"
     trainer = trained(run, content=content)
     said = capsys.readouterr().out
-    assert all(f"warning: steps.{name} is left out for batches that lack y\n" in said for name in content["steps"])
+    for name, lacking in {"painter": "y", "second": "image"}.items():
+        assert (f"warning: steps.{name} is left out for batches that lack {lacking}\n" in said) == (only is None)
     for loss in ("distance", "second"):
-        assert trainer.loss_log.history(loss)["step"].tolist() == [t for t in range(1, 16) if t % 3 != 2]
+        trained_at = [t for t in range(1, 16) if only or t % 3 != 2]
+        assert trainer.loss_log.history(loss)["step"].tolist() == trained_at
     one = {"x": torch.rand(4, 1, 4, 4), "other": torch.ones(4, 1, 4, 4)}
-    assert trainer.train_op(one) == {}
+    assert set(trainer.train_op(one)) == ({"painter", "second"} if only else set())
     assert trainer.eval_op(one) == {}
 
 
