@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 from figura.base.error_collector import ErrorCollector
 from figura.injectors.forward import Forward
 from figura.interfaces import Callback, Operation, Schedule
-from figura.recipe.gates import Gate, When, iterations
+from figura.recipe.gates import END, Gate, When, iterations
 from figura.recipe.resolved import RESULT_SECTIONS
 from figura.recipe.schema import InjectorEntry, LossEntry, Recipe, StepEntry
 from figura.recipe.types import INJECTOR, build_schedule, check_arguments, find_type
-from figura.schedules import Constant
+from figura.schedules import Constant, Product
 
 CHUNK = 2**16
 """Iterations whose values are in memory at a time."""
@@ -68,22 +68,6 @@ def _values(schedule: Schedule, at: NDArray[np.int64]) -> NDArray[np.float64]:
     return np.fromiter(map(schedule, at.tolist()), np.float64, len(at))
 
 
-def _scaled(weight: float, schedule: Schedule) -> Schedule:
-    return Constant(weight * schedule.value) if isinstance(schedule, Constant) else _Scaled(weight, schedule)
-
-
-class _Scaled(Schedule):
-    def __init__(self, weight: float, schedule: Schedule) -> None:
-        self.weight, self.schedule = weight, schedule
-
-    def __call__(self, step: int) -> float:
-        return self.weight * self.schedule(step)
-
-    @property
-    def knots(self) -> tuple[int, ...]:
-        return self.schedule.knots
-
-
 class Entry:
     """A step, an injector or a loss: its content without what counts by effect, and the passes in which it runs."""
 
@@ -113,7 +97,7 @@ class Prefixes:
         self.recipe, self.every, self.callbacks = recipe, evaluate_every, callbacks
         self.done = 0
         self.datasets = {
-            name: Pass((), [_scaled(entry.weight, _schedule(entry.schedule, f"data.train.{name}.schedule"))])
+            name: Pass((), [_schedule(entry.schedule, f"data.train.{name}.schedule", entry.weight)])
             for name, entry in recipe.data.train.items()
             if entry.schedule is not None
         }
@@ -150,19 +134,16 @@ class Prefixes:
         return Entry({"type": entry.type, "arguments": arguments, "networks": _networks(kind, entry)}, passes)
 
     def _loss(self, name: str, entry: LossEntry, step: StepEntry) -> Entry:
-        schedule, when = _schedule(entry.schedule, f"losses.{name}.schedule"), (step.gate, entry.gate)
-        weight = _scaled(entry.weight, schedule)
+        weight, when = _schedule(entry.schedule, f"losses.{name}.schedule", entry.weight), (step.gate, entry.gate)
         content = entry.model_dump(exclude=GATE | {"schedule", "weight", "step"})
         return Entry(content, [Pass(when, [weight]), Pass(when, [], self.every)])
 
     def knots(self) -> list[int]:
         """Return the iterations at which something begins, ends or changes its formula: where recipes tend to part."""
-        gates = [entry.gate for entry in (*self.recipe.steps.values(), *self.recipe.losses.values())]
-        gates += [one.gate for entry in self.recipe.steps.values() for one in entry.injectors.values()]
-        schedules = [schedule for one in self._passes() for schedule in one.schedules]
-        found = {knot for one in schedules for knot in one.knots}
-        found |= {bound for gate in gates for bound in (gate.after, gate.before or 0)}
-        return sorted(found - {0})
+        passes = list(self._passes())
+        found = {knot for one in passes for schedule in one.schedules for knot in schedule.knots}
+        found |= {bound for one in passes for bound in (one.active.start, one.active.stop)}
+        return sorted(found - {0, END})
 
     def _entries(self) -> Iterator[Entry]:
         yield from self.steps.values()
@@ -243,9 +224,11 @@ def _that_ran(entries: Mapping[str, Entry]) -> dict[str, Any]:
     return {name: entry.so_far() for name, entry in entries.items() if entry.ran}
 
 
-def _schedule(entry: Any, key: str) -> Schedule:
-    schedule: Schedule = Constant() if entry is None else build_schedule(entry, key, ErrorCollector(Path()))
-    return schedule
+def _schedule(entry: Any, key: str, weight: float = 1.0) -> Schedule:
+    """Return `weight` times a schedule; without one, `weight`."""
+    if entry is None:
+        return Constant(weight)
+    return Product({"weight": Constant(weight), "schedule": build_schedule(entry, key, ErrorCollector(Path()))})
 
 
 def _without_schedules(value: Any, built: Any, schedules: list[Schedule]) -> Any:
