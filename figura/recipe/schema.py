@@ -108,7 +108,6 @@ class InjectorEntry(Gated, Declaration):
     Several injectors may add the same name if no two of them ever run together.
     """
 
-    model_config = ConfigDict(extra="allow", frozen=True)
     only: Literal["training", "evaluation"] | None = None
 
 
@@ -118,7 +117,6 @@ class LossEntry(Gated, Declaration):
     Outside its gate it is not computed.
     """
 
-    model_config = ConfigDict(extra="allow", frozen=True)
     inputs: dict[Name, Name]
     weight: Number
     schedule: Declaration | None = None
@@ -221,13 +219,9 @@ class Train(Section):
     try_: bool = Field(default=False, alias="try")
 
     @model_validator(mode="after")
-    def _one_length(self) -> "Train":
+    def _agree(self) -> "Train":
         if (self.steps is None) == (self.epochs is None):
             raise ValueError("write either steps or epochs")
-        return self
-
-    @model_validator(mode="after")
-    def _stops_by_a_metric(self) -> "Train":
         if self.stop is not None and self.keep is None:
             raise ValueError("stop goes by the metric of keep, which is missing")
         return self
@@ -365,7 +359,7 @@ class Runtime(Section):
     that was equal so far (docs/states.md).
     """
 
-    renamed = {"keep_every": "checkpoint_every", "checkpoint_every": "resume_every"}
+    renamed = {"keep_every": "checkpoint_every"}
     workers: Annotated[int, Field(ge=0, le=256)]
     log_every: Count
     resume_every: Count
@@ -404,21 +398,15 @@ class Recipe(Section):
         """What the training data, or the trained model, told this recipe by name; `completion.py` used it."""
         return self._facts
 
-    def with_facts(self, facts: Mapping[str, Any]) -> "Recipe":
-        """Return the recipe with these facts."""
-        recipe = self.model_copy()
-        recipe._facts = dict(facts)
-        return recipe
-
     @property
     def path(self) -> Path:
         """The file that it was read from, as messages name it."""
         return self._path
 
-    def read_from(self, path: Path) -> "Recipe":
-        """Return the recipe with the file that it was read from."""
+    def read_from(self, path: Path, facts: Mapping[str, Any] | None = None) -> "Recipe":
+        """Return the recipe with the file that it was read from, and if given, with these facts."""
         recipe = self.model_copy()
-        recipe._path = path
+        recipe._path, recipe._facts = path, self._facts if facts is None else dict(facts)
         return recipe
 
     def loss_step(self, loss: str) -> str:

@@ -51,4 +51,4 @@ def checked(
     assert recipe is not None, "`validated` returned None without an error"
     check(recipe, errors, parts)
     errors.raise_any()
-    return short_training(recipe).with_facts(facts).read_from(path)
+    return short_training(recipe).read_from(path, facts)

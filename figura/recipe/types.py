@@ -228,7 +228,7 @@ def check_arguments(
         if parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY) and name not in supplied
     }
     takes_more = is_stand_in(kind) and any(parameter.kind is parameter.VAR_KEYWORD for parameter in every.values())
-    hints = _hints(kind)
+    hints = annotations(kind.__init__)  # type: ignore[misc]
     renamed: Mapping[str, str] = getattr(kind, "renamed", {})
     checked = {}
     for name, value in arguments.items():
@@ -268,10 +268,6 @@ def _may_hold_schedules(hint: Any) -> bool:
     if hint is Any or (isinstance(hint, type) and SCHEDULE.includes(hint)):
         return True
     return any(map(_may_hold_schedules, typing.get_args(hint)))
-
-
-def _hints(kind: builtins.type) -> dict[str, Any]:
-    return annotations(kind.__init__)  # type: ignore[misc]
 
 
 def _with_schedules(value: Any, key: str, errors: ErrorCollector) -> Any:
@@ -352,22 +348,19 @@ def construct(
         return kind(**checked, **supplied)
     except NestedError as error:
         errors.add_below(key, error.errors)
-        return None
     except (MemoryError, RuntimeError) as error:
         if (asked := memory_asked(error)) is None and not is_stand_in(kind):
             raise
         errors.add(key, one_line(f"{name}: {error}") if asked is None else f"{name}: {asked}; make it smaller")
-        return None
     except (ValueError, OverflowError) as error:
         lacking = [one for one in getattr(kind, "from_data", ()) if one not in checked]
         if not lacking or errors.facts_known:  # otherwise, the facts of the data may be what is missing
             errors.add(key, f"{name}: {'; '.join(map(str.strip, str(error).splitlines()))}")
-        return None
     except Exception as error:
         if not is_stand_in(kind) or after_signal(error):
             raise
         errors.add(key, one_line(f"{name}: {type(error).__name__}: {error}"))
-        return None
+    return None
 
 
 def build(entry: Declaration, slot: Slot, key: str, file: Path = Path("recipe"), **supplied: Any) -> Any:
