@@ -40,8 +40,8 @@ PAGES = OUTSIDE | {str(page.relative_to(DOCS)): page for page in sorted(DOCS.rgl
 EVERY = {name: page.read_text() for name, page in PAGES.items()}
 TEXT = {name: text for name, text in EVERY.items() if not name.startswith("coming_from/")}
 """By page; tests/test_coming_from.py reads the keys on pages of other systems, some of which are not ours."""
-OF_PAGE = {"coming_from/nectargan.md": "recipes/pix2pix.yaml", "coming_from/vunet.md": "params.yaml"}
-"""The recipe of ours that commands of a page call `R`, or by the name of one's own."""
+OF_PAGE = {"coming_from/nectargan.md": "recipes/pix2pix.yaml"}
+"""The recipe of ours that commands of a page call `R`."""
 OWN = ("bench", "figura", "models", "stages", "tests")
 MADE = (
     ".dvc/tmp/",
@@ -102,7 +102,7 @@ def commands(page: str) -> list[list[str]]:
     words = []
     text = EVERY[page].replace("\\\n", " ")
     if page in OF_PAGE:
-        text = re.sub(r"\bR\b|\b(facades|prjoti)\.yaml", OF_PAGE[page], text)
+        text = re.sub(r"\bR\b", OF_PAGE[page], text)
     for block, span in re.findall(r"^    +(\S.*)$|(?<!`)`([^`]+)`(?!`)", text, re.MULTILINE):
         line = re.sub(r"\$(\w+)", lambda name: variables.get(name[1], name[0]), block or " ".join(span.split()))
         if assigned := re.match(r"([A-Z])=([^\s]+)", line):
