@@ -72,16 +72,14 @@ class _Loader(yaml.SafeLoader):
 
     yaml_implicit_resolvers = RESOLVERS
 
-    def number(self, node: yaml.ScalarNode) -> int | float:
-        """Return the value of a number."""
+    def integer(self, node: yaml.ScalarNode) -> int:
+        """Return the value of an integer; `017` is 17."""
         text = str(self.construct_scalar(node))
-        if node.tag == FLOAT:
-            return float(re.sub(r"\.(?=[iInN])", "", text))
         return int(text, 0 if text.lstrip("+-")[:2] in ("0o", "0x") else 10)
 
     yaml_constructors: ClassVar[dict[str | None, Any]] = {
-        **{tag: yaml.SafeLoader.yaml_constructors[tag] for tag in (NULL, BOOL, TEXT, LIST, MAP)},
-        **dict.fromkeys((INT, FLOAT), number),
+        **{tag: yaml.SafeLoader.yaml_constructors[tag] for tag in (NULL, BOOL, FLOAT, TEXT, LIST, MAP)},
+        INT: integer,
     }
 
 
