@@ -48,10 +48,7 @@ Losses = dict[tuple[int, str], np.float32]
 def replayed(content: dict[str, Any], live: Path, step: int) -> tuple[list[str], Pixels]:
     """Return what iteration `step`, from 1, of a training did, as lines, and its batch as a sheet.
 
-    Args:
-        content: of `recipe.yaml` in `live`.
-        live: the folder `live` of the run.
-        step: the iteration.
+    `content` is that of `recipe.yaml` in `live`, a folder of the run.
 
     Raises:
         UserError: the training has no such iteration, or cannot be built any more.
@@ -134,15 +131,11 @@ def _compared(again: Losses, before: Losses, path: Path) -> str:
     both = [key for key in again if key in before]
     for step, loss in both:
         one, other = again[step, loss], before[step, loss]
-        if not _same(one, other):
+        if not np.array_equal(one, other, equal_nan=True):
             return f"other losses than in {path} from iteration {step} on: {loss} {one}, there {other}"
     if not both:
         return f"{path} has none of the losses that were computed again"
     return f"the losses of {len({step for step, _ in both})} iterations are those of {path}, bit for bit"
-
-
-def _same(one: np.float32, other: np.float32) -> bool:
-    return one == other or bool(np.isnan(one) and np.isnan(other))
 
 
 class Watch(Callback):
@@ -156,6 +149,7 @@ class Watch(Callback):
         self.found: list[str] = []  # what is not finite, in this order
         self.gradients: dict[str, dict[str, dict[nn.Parameter, Tensor]]] = {name: {} for name in trainer.steps}
         self.norms: dict[tuple[str, str], float] = {}  # of the whole gradient, by step and network
+        self.updates: dict[str, float] = {}  # norm as a share of that of the network's weights
         self.states: dict[str, list[State]] = {name: [] for name in trainer.steps}  # one for each part of the batch
         self.layers: dict[nn.Parameter, str] = {}  # in the order in which they run
         trainer.callbacks["replay"] = self
@@ -174,27 +168,21 @@ class Watch(Callback):
     def run(self, batch: dict[str, Any], index: int) -> dict[str, StepReport]:
         """Run the iteration on its batch, `index` in its epoch; return the reports of its steps."""
         self.size = batch_size(batch)
-        self.before = {name: _flat(network) for name, network in self.trainer.networks.live.items()}
+        before = {name: _flat(network) for name, network in self.trainer.networks.live.items()}
         self.reports = self.trainer.run_steps(batch, index)
-        self.after = {name: _flat(network) for name, network in self.trainer.networks.live.items()}
         for name, network in self.trainer.networks.live.items():
+            self.updates[name] = float((_flat(network) - before[name]).norm() / before[name].norm())
             self.found += [f"{name}.{one} after the update" for one in not_finite(network)]
         self.found = [*self._examples(batch), *self.found]
         return self.reports
 
     def _examples(self, batch: Mapping[str, Any]) -> Iterator[str]:
         """Yield what is not finite in the batch and matters: a finite loss may read NaN, which marks the unknown."""
-        read = {
-            name
-            for step in self.trainer.steps.values()
-            for one in step.injectors.values()
-            for name in one.injector.reads
-        }
-        for step, report in self.reports.items():
-            losses = self.trainer.steps[step].losses
-            read |= {
-                name for loss in losses if not _finite(report.raw.get(loss)) for name in losses[loss].inputs.values()
-            }
+        read = set[str]()
+        for name, step in self.trainer.steps.items():
+            read.update(*(one.injector.reads for one in step.injectors.values()))
+            raw = self.reports[name].raw if name in self.reports else {}
+            read.update(*(loss.inputs.values() for key, loss in step.losses.items() if not _finite(raw.get(key))))
         label = next((name for name in LABELS if name in batch), None)
         for name in [name for name in batch if name in read and not _finite(batch[name])]:
             for place in [place for place in range(self.size) if not _finite(batch[name][place])]:
@@ -250,8 +238,7 @@ class Watch(Callback):
         """Return a table for each step and network, and what was not finite; `recorded` are the losses of the log."""
         lines = []
         for step, network in self.norms:
-            report, before, after = self.reports[step], self.before[network], self.after[network]
-            share = f"{float((after - before).norm() / before.norm()):.3g} of its weights"
+            report, share = self.reports[step], f"{self.updates[network]:.3g} of its weights"
             update = "skipped, as something is not finite" if report.skipped else share
             lines += ["", f"step {step}, network {network}: update {update}, learning rate {report.learning_rate:g}"]
             lines += [f"  {line}" for line in aligned([*self._table(step, network, recorded)])]
@@ -269,7 +256,8 @@ class Watch(Callback):
         yield ("loss", "value", "in the log", "weight", "gradient", *(f"cosine {loss}" for loss in losses[:-1]))
         for index, loss in enumerate(losses):
             value, was = np.float32(report.raw[loss].item()), recorded.get(loss)
-            log = "-" if was is None else "equal" if _same(value, was) else f"{was:.6g}"
+            equal = was is not None and np.array_equal(value, was, equal_nan=True)
+            log = "equal" if equal else "-" if was is None else f"{was:.6g}"
             cosines = [nn.functional.cosine_similarity(flat[loss], flat[one], dim=0) for one in losses[:index]]
             norm = f"{float(flat[loss].norm()):.4g}"
             yield (loss, f"{value:.6g}", log, f"{report.weights[loss]:g}", norm, *(f"{one:+.3f}" for one in cosines))
@@ -282,13 +270,14 @@ class Watch(Callback):
         drawing = drawing_of(next((d for d in datasets if set(d.names) <= states[0].keys()), next(iter(datasets))), {})
         drawn: list[DrawnExample] = []
         for state in states:
-            for index in range(size := batch_size(state)):
-                whole = {
-                    name: value
-                    for name, value in state.items()
-                    if isinstance(value, list) or (isinstance(value, Tensor) and value.ndim and len(value) == size)
-                }
-                example = {name: one_value(value, index) for name, value in whole.items()}
+            size = batch_size(state)
+            whole = [
+                name
+                for name, value in state.items()
+                if isinstance(value, list) or (isinstance(value, Tensor) and value.shape[:1] == (size,))
+            ]
+            for index in range(size):
+                example = {name: one_value(state[name], index) for name in whole}
                 drawn.append(DrawnExample(len(drawn), 0, example, drawing.pictures(example)))
         return draw_sheet({f"iteration {self.trainer.iteration + 1}": DrawnDataset(drawing.legend, drawn)}, "train")
 
