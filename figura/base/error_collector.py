@@ -108,7 +108,6 @@ class ErrorCollector:
             self._add_fault(key or "the file", same)
 
     def _add_fault(self, key: str, same: Sequence[tuple[Place, ErrorDetails]]) -> None:
-        """Add the faults of one key."""
         (place, detail), name = same[0], same[0][0].key[-1] if same[0][0].key else ""
         renamed = {old: new for schema in place.schemas for old, new in getattr(schema, "renamed", {}).items()}
         keys = [info.alias or one for schema in place.schemas for one, info in schema.model_fields.items()]

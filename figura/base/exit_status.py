@@ -225,14 +225,12 @@ class _Signals:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, Interrupted.signals)
 
     def stop(self, number: int, frame: FrameType | None) -> None:
-        """Handle a signal."""
         self.received.append(number)
         for one in Interrupted.signals if number in Interrupted.signals else ():
             signal.signal(one, noop_handler)
         raise self.exception()
 
     def exception(self) -> BaseException:
-        """Return the exception of the last signal."""
         if self.received[-1] == signal.SIGINT:
             return KeyboardInterrupt()
         name = signal.Signals(self.received[-1]).name

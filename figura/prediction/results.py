@@ -44,7 +44,6 @@ class Results(Sequence[Result]):
     @overload
     def __getitem__(self, place: slice) -> tuple[Result, ...]: ...
     def __getitem__(self, place: int | slice) -> Result | tuple[Result, ...]:
-        """Return a result by index, or a tuple for a slice."""
         return self.items[place]
 
     def to_pandas(self, name: str | None = None) -> "pd.DataFrame":

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 from tqdm import tqdm
 
-from figura.base.error_collector import ErrorCollector
 from figura.base.errors import UserError, memory_asked
 from figura.base.modes import evaluating
 from figura.base.pictures import Pixels
@@ -26,8 +25,8 @@ from figura.prediction.inputs import Photo, PhotoExamples, SettingError
 from figura.prediction.model import Trained
 from figura.prediction.result import ImageInfo, Result, image_of
 from figura.prediction.streaming import batch_by_shape, collated_with_photos, prefetch
-from figura.recipe.schema import Grid, Predict
-from figura.recipe.types import COMPARISON, PHOTOS, build, construct, find_type
+from figura.recipe.schema import Grid
+from figura.recipe.types import COMPARISON, PHOTOS, build
 from figura.report.sheets import as_pixels, side_by_side
 
 T = TypeVar("T")
@@ -58,7 +57,7 @@ class Runner:
         predict, evaluate, path = trained.predict, trained.recipe.evaluate, trained.recipe.path
         self.batch_size = batch_size or evaluate.batch_size
         self.networks = Networks(dict(trained.networks), dict(trained.networks))
-        self.photos = _photos(predict, path)
+        self.photos: PhotoExamples = build(predict.data, PHOTOS, "predict.data", path)
         self.mode = evaluate.modes[predict.mode]
         built = named_injectors(self.mode.injectors, f"evaluate.modes.{predict.mode}")
         built |= named_injectors(predict.injectors, "predict.injectors")
@@ -68,9 +67,12 @@ class Runner:
         if self.grid is not None:
             self.grid_injectors = named_injectors(self.grid.injectors, f"evaluate.grids.{predict.grid}")
             self.reads |= {*self.grid.rows, *self.grid.columns}
-        self.comparisons = _comparisons(predict, path)
-        for comparison in self.comparisons.values():
-            self.reads |= {comparison.target, *comparison.inputs}
+        self.comparisons: dict[str, Comparison] = {}  # by the saved picture that they compare
+        for name, entry in predict.compare.items():
+            comparison: Comparison = build(entry, COMPARISON, f"predict.compare.{name}", path)
+            if comparison.target in self.photos.provides(predict.data.arguments):  # the photos have the ground truth
+                self.comparisons[name] = comparison
+                self.reads |= {comparison.target, *comparison.inputs}
         self.images: list[ImageInfo] = []
         self.examples = 0
         self.doubts: dict[str, list[str]] = {}
@@ -296,25 +298,6 @@ def _picture(state: State, name: str) -> Tensor:
     if not isinstance(value, Tensor) or not value.is_floating_point():
         raise SettingError(f"predict.compare: {name!r} is no picture in [-1, 1], and cannot be compared")
     return value.float()
-
-
-def _comparisons(predict: Predict, file: Path) -> dict[str, Comparison]:
-    """Return the comparisons whose ground truth photos have, by the saved picture that they compare."""
-    errors = ErrorCollector(file)
-    kind: Any = find_type(predict.data.type, PHOTOS, "predict.data.type", errors)
-    errors.raise_any()
-    provided = kind.provides(predict.data.arguments)
-    built: dict[str, Comparison] = {
-        name: build(entry, COMPARISON, f"predict.compare.{name}", file) for name, entry in predict.compare.items()
-    }
-    return {name: comparison for name, comparison in built.items() if comparison.target in provided}
-
-
-def _photos(predict: Predict, file: Path) -> PhotoExamples:
-    errors = ErrorCollector(file)
-    photos: PhotoExamples = construct(predict.data.type, predict.data.arguments, PHOTOS, "predict.data", errors)
-    errors.raise_any()
-    return photos
 
 
 def needed(injectors: Mapping[str, Injector], outputs: Iterable[str]) -> tuple[dict[str, Injector], set[str]]:

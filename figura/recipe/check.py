@@ -76,7 +76,6 @@ class RecipeCheck:
             construct(callback.type, callback.arguments, CALLBACK, f"callbacks.{name}", self.errors)
 
     def _provided(self, entries: Mapping[str, Declaration], key: str) -> list[set[str]]:
-        """Return the names that each dataset provides."""
         kinds = {name: self._providing(entry, DATASET, f"{key}.{name}") for name, entry in entries.items()}
         return [set(kind.provides(entries[name].arguments)) for name, kind in kinds.items() if kind is not None]
 

@@ -75,7 +75,6 @@ class Canvas:
     """A picture, uint8 (side, side, 3), and the map of the same size: uint16, see `label`; 0 is the background."""
 
     def __init__(self, picture: np.ndarray) -> None:
-        """Start from a background."""
         self.picture = picture
         self.labels = np.zeros(picture.shape[:2], dtype=np.uint16)
 

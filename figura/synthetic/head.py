@@ -34,7 +34,6 @@ class Shape:
     """Outlines in the plane of the picture, in units of half the head's height, y down the head."""
 
     def __init__(self, identity: Identity, skeleton: Skeleton) -> None:
-        """Measure how far the head is turned and tilted."""
         self.size = identity.body.head
         self.centre = skeleton.head_centre[:2]
         down = skeleton.head[:2, 1]

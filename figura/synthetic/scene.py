@@ -98,7 +98,6 @@ def see(labels: np.ndarray, figure: Figure, joints: np.ndarray, instance: int) -
 
 
 def _shadow(picture: np.ndarray, actor: Actor) -> None:
-    """Darken the ground under an actor."""
     left, _, right, _ = actor.box
     wide, high = max(int(0.4 * (right - left)), 1), max(int(0.08 * (right - left)), 1)
     corner = int((left + right) / 2) - wide, int(actor.ground) - high

@@ -8,7 +8,6 @@ import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -38,10 +37,6 @@ def losses_text(scalars: Mapping[str, float], losses: Sequence[str]) -> str:
     """Return the progress bar's text: the weighted total, then the raw value of each computed loss."""
     each = [f"{name} {scalars[key]:.3g}" for name in losses if (key := f"train.{name}") in scalars]
     return f"total {scalars.get('train.total', float('nan')):.4g}" + (f" ({', '.join(each)})" if each else "")
-
-
-def _log_row(tracker: GeneralTracker, row: Row) -> None:
-    tracker.log(live_scalars(row), step=int(row["step"]))
 
 
 def _keep_from_studio(trackers: Sequence[GeneralTracker]) -> None:
@@ -105,6 +100,9 @@ class Reporter:
                 self.accelerator.trackers.remove(tracker)
                 self._left_out(tracker.name, error)
 
+    def _send(self, iteration: int, values: Mapping[str, Any]) -> None:
+        self.tell(lambda tracker: tracker.log(values, step=iteration))
+
     def _left_out(self, tracker: str, error: Exception) -> None:
         self.say(f"warning: the tracker {tracker} failed, and gets nothing more: {error!r:.300}")
 
@@ -138,18 +136,17 @@ class Reporter:
         values = {**scalars, "images_per_second": rate, **phases}
         self.record({"step": iteration, **values})
         self.bar.set_postfix_str(f"{losses_text(scalars, self.losses)}, {rate:.1f} images/s")
-        self.tell(lambda tracker: tracker.log(values, step=iteration))
+        self._send(iteration, values)
 
     def track(self, iteration: int, row: Row, prefix: str) -> None:
         """Pass a row of the history to the trackers."""
-        values = {f"{prefix}.{name}": value for name, value in row.items() if name != "step"}
-        self.tell(lambda tracker: tracker.log(values, step=iteration))
+        self._send(iteration, {f"{prefix}.{name}": value for name, value in row.items() if name != "step"})
 
     def replay(self, train: Sequence[Row], validation: Sequence[Row]) -> None:
         """Write the rows of a history whose iterations another training did."""
         for row in train:
             self.record({"step": row["step"], **live_scalars(row)})
-            self.tell(partial(_log_row, row=row))
+            self._send(int(row["step"]), live_scalars(row))
         for row in validation:
             self.track(int(row["step"]), row, "validation")
 

@@ -242,7 +242,6 @@ class RunFolder:
         write_model(folder, self.networks.ema, self.recipe, provenance)
 
     def _refuse_different_ranks(self, iteration: int) -> None:
-        """Raise UserError if ranks no longer have the same weights."""
         if self.accelerator.num_processes == 1:
             return
         own = {name: digest(self.accelerator.unwrap_model(one)) for name, one in self.networks.live.items()}

@@ -165,17 +165,10 @@ class Trainer:
     def on_epoch_end(self, epoch: int) -> None:
         """Called after the last batch of an epoch."""
 
-    def _before_step(self, step: str) -> None:
+    def _call_back(self, point: str, *arguments: Any) -> None:
+        """Call a method of all callbacks, such as `before_step`."""
         for callback in self.callbacks.values():
-            callback.before_step(self, step)
-
-    def _before_update(self, step: str) -> None:
-        for callback in self.callbacks.values():
-            callback.before_update(self, step)
-
-    def _after_update(self, step: str, report: StepReport) -> None:
-        for callback in self.callbacks.values():
-            callback.after_update(self, step, report)
+            getattr(callback, point)(self, *arguments)
 
     # the loop
 
@@ -255,8 +248,7 @@ class Trainer:
 
     def run_steps(self, batch: dict[str, Any], index: int) -> dict[str, StepReport]:
         """Run the callbacks and all steps of one iteration on a batch, `index` in its epoch; record nothing."""
-        for callback in self.callbacks.values():
-            callback.before_iteration(self)
+        self._call_back("before_iteration")
         with self._shard_of_batch(batch):
             return self._train_step(batch | {"batch": batch, "index": index}) or {}
 
@@ -289,13 +281,13 @@ class Trainer:
             if count not in states:
                 states[count] = [(State(part), fraction) for part, fraction in split_batch(batch, count)]
             if step.runs(states[count][0][0], self.iteration, training=True):
-                self._before_step(name)
+                self._call_back("before_step", name)
                 reports[name] = step.update(
                     states[count], self.networks, self.iteration, self.accelerator, self.stopwatch,
-                    partial(self._before_update, name),
+                    partial(self._call_back, "before_update", name),
                 )  # fmt: skip
                 if reports[name].raw:
-                    self._after_update(name, reports[name])
+                    self._call_back("after_update", name, reports[name])
         return reports
 
     def optimize(self, step: str, losses: Mapping[str, Tensor]) -> StepReport:
@@ -306,9 +298,10 @@ class Trainer:
         """
         if step not in self.steps:
             raise UserError(f"no step {step!r}; there are {', '.join(self.steps)}")
-        self._before_step(step)
-        report = self.steps[step].optimize(losses, self.iteration, self.accelerator, partial(self._before_update, step))
-        self._after_update(step, report)
+        self._call_back("before_step", step)
+        before_update = partial(self._call_back, "before_update", step)
+        report = self.steps[step].optimize(losses, self.iteration, self.accelerator, before_update)
+        self._call_back("after_update", step, report)
         return report
 
     def log_op(self, batch: dict[str, Any]) -> tuple[State, dict[str, float]]:
@@ -416,7 +409,6 @@ class Trainer:
     # saving, stopping
 
     def _save(self) -> None:
-        """Save what is due: a checkpoint, a resume point."""
         runtime = self.recipe.runtime
         if runtime.checkpoint_every and self._due(runtime.checkpoint_every):
             self.folder.write_checkpoint(self.iteration)  # first, since a resumed run does not revisit this iteration

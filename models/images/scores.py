@@ -136,9 +136,9 @@ class PictureScore(Score):
             image = files[self.image] if self.image is not None else self._average_as(rows, target)
             if image.shape != target.shape or target.ndim != 4:
                 raise UserError(
-                    f"{rows.folder}: mode {rows.part!r}: images have the shape {shape_of(image)}, targets "
-                    f"{shape_of(target)}; they are compared pixel by pixel, so that both need (channels, height, "
-                    "width), the same"
+                    f"{rows.folder}: mode {rows.part!r}: images have the shape {tuple(image.shape[1:])}, targets "
+                    f"{tuple(target.shape[1:])}; they are compared pixel by pixel, so that both need (channels, "
+                    "height, width), the same"
                 )
             yield [image, target, *([] if beside is None else [files[beside]])]
 
@@ -147,14 +147,9 @@ class PictureScore(Score):
         if average.shape != target.shape[1:]:
             raise UserError(
                 f"{rows.folder}: mode {rows.part!r}: the average {self.average!r} has the shape "
-                f"{tuple(average.shape)}, targets {shape_of(target)}; only equal shapes are compared"
+                f"{tuple(average.shape)}, targets {tuple(target.shape[1:])}; only equal shapes are compared"
             )
         return average.expand_as(target)
-
-
-def shape_of(stack: Tensor) -> tuple[int, ...]:
-    """Return the shape of each item of a stack."""
-    return tuple(stack.shape[1:])
 
 
 def stacks(
@@ -227,8 +222,8 @@ class Fidelity(PictureScore):
         for mask in masks:
             if mask.shape != (len(target), 1, *target.shape[2:]):
                 raise UserError(
-                    f"{rows.folder}: mode {self.mode!r}: mask {self.mask!r} has the shape {shape_of(mask)}, the "
-                    f"pictures {shape_of(target)}; a mask is (1, height, width) of the same size"
+                    f"{rows.folder}: mode {self.mode!r}: mask {self.mask!r} has the shape {tuple(mask.shape[1:])}, the "
+                    f"pictures {tuple(target.shape[1:])}; a mask is (1, height, width) of the same size"
                 )
         image, target, *cropped = self._cropped(rows, [image, target, *masks])
         if self.channel == "y":

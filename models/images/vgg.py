@@ -4,7 +4,7 @@ Never trained.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from functools import cache
 from typing import Literal
@@ -51,14 +51,9 @@ def as_rgb(images: Tensor) -> Tensor:
     return images.expand(-1, 3, -1, -1)
 
 
-def of_channels(values: Sequence[float], images: Tensor) -> Tensor:
-    """Return a number for each channel, (C, 1, 1), with dtype and device of images (N, C, H, W)."""
-    return _of_channels(tuple(values), images.dtype, images.device)
-
-
 @cache
-def _of_channels(values: tuple[float, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
-    """Kept, because a copy to a GPU waits until it has finished all its work."""
+def of_channels(values: tuple[float, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Return (C, 1, 1), a number a channel; kept, because a copy to a GPU waits until it has finished all its work."""
     return torch.tensor(values, dtype=dtype, device=device).view(-1, 1, 1)
 
 
@@ -75,7 +70,7 @@ class VGG:
         A map of block b has that block's channels (`BLOCKS`) at H / 2^(b-1) pixels. Deeper layers are not computed.
         """
         images = as_rgb(images)
-        mean, std = (of_channels(one, images) for one in (MEAN, STD))
+        mean, std = (of_channels(one, images.dtype, images.device) for one in (MEAN, STD))
         x = (((images + 1) / 2).clamp(0, 1) - mean) / std
         x = x.contiguous(memory_format=torch.channels_last)
         features: dict[str, Tensor] = {}

@@ -155,7 +155,6 @@ class Caf(KeypointEncoder):
     dense_to_sparse_radius: Positive = 2.0
 
     def __post_init__(self) -> None:
-        """Check that the skeleton has these connections."""
         if not self.pairs:
             raise ValueError(f"connections {self.connections}: the skeleton has none, others are needed")
 

@@ -116,16 +116,7 @@ class BceLaplace11(_Focal):
 
     Confidence: cross-entropy clamped to [0.02, 5], times (1 - exp(-cross-entropy))^gamma without gradient. Regression:
     log b + (d + 0.1) exp(-log b), with the distance d clamped at 5 and log b from below at -3. Scale:
-    |exp(raw) - scale| clamped at 5, / b_scale.
-
-    Args:
-        head: see `FieldLoss`, also for the weights and `field_weights`.
-        confidence: weight.
-        vector: weight.
-        scale: weight.
-        focal_gamma: 0 or more.
-        b_scale: above 0.
-        field_weights: factors of the fields.
+    |exp(raw) - scale| clamped at 5, / b_scale. `FieldLoss` explains `head`, the weights and `field_weights`.
 
     Raises:
         ValueError: no component has a weight above 0.

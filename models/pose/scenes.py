@@ -279,7 +279,6 @@ def _people(known: Mapping[str, Any]) -> str:
 
 
 def _check_names(table: SceneTable, chosen: Mapping[int, str]) -> None:
-    """Raise UserError if category names in the file differ from those of the fields."""
     for number, name in chosen.items():
         if table.names.get(number, name) != name:
             raise UserError(

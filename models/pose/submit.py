@@ -130,7 +130,6 @@ def results(records: Any, kind: str, known: Collection[int], path: Path) -> list
 
 
 def _fault(record: Any, kind: str, known: Collection[int]) -> str | None:
-    """Return what is wrong with a record, or None if it is valid."""
     field, length = VALUES[kind]
     if missing := [key for key in ("image_id", "category_id", field, "score") if key not in record]:
         return f"has no {', '.join(missing)}"

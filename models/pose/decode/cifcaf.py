@@ -103,12 +103,9 @@ class CifCafDecoder:
         self.stride, self.skeleton = stride, skeleton
         # floats: numba would recompile for integers
         self.seed_threshold, self.cif_threshold = float(seed_threshold), float(cif_threshold)
-        self.caf_threshold, self.force_complete_caf_threshold = (
-            float(caf_threshold),
-            float(force_complete_caf_threshold),
-        )
-        self.force_complete = force_complete
-        self.reverse_match = reverse_match
+        self.caf_threshold = float(caf_threshold)
+        self.force_complete_caf_threshold = float(force_complete_caf_threshold)
+        self.force_complete, self.reverse_match = force_complete, reverse_match
         self.cif_rescore, self.caf_rescore, self.seed_nms = cif_rescore, caf_rescore, seed_nms
         self._blend, self._greedy = connection_method == "blend", greedy
         least = 0.15 if instance_threshold is None else instance_threshold
