@@ -162,11 +162,7 @@ def read_picture(path: Path, advice: str = "") -> Pixels:
 
 
 def decode_raw(
-    content: bytes,
-    path: Path,
-    orientation: Orientation = "upright",
-    advice: str = "",
-    most: int = LARGEST_PIXELS,
+    content: bytes, path: Path, orientation: Orientation = "upright", advice: str = "", most: int = LARGEST_PIXELS
 ) -> Reading:
     """Read a picture of any of `FORMATS`; `path` and `advice` are for messages.
 

@@ -67,8 +67,7 @@ class NameCheck:
             outer = (recipe.steps[step].gate,) if step in recipe.steps else ()
             if can_run(outer) and not can_run((*outer, gate)):
                 self.errors.add(
-                    key,
-                    f"{describe((gate,))}: it would never run, its step {step!r} runs {describe(outer)}",
+                    key, f"{describe((gate,))}: it would never run, its step {step!r} runs {describe(outer)}"
                 )
 
     def report_duplicate(self, names: Iterable[str], key: str) -> None:

@@ -27,10 +27,7 @@ class Bootstrap:
         return draw_groups(self.samples, groups, self.seed)
 
     def estimate(
-        self,
-        values: Values,
-        statistic: Callable[[Values], Any] | None = None,
-        groups: Iterable[Hashable] | None = None,
+        self, values: Values, statistic: Callable[[Values], Any] | None = None, groups: Iterable[Hashable] | None = None
     ) -> Estimate:
         """Return `{value, low, high}` of a statistic of `values`, shape (examples, ...); the mean by default.
 

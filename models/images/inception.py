@@ -103,11 +103,7 @@ MIXED: Mapping[str, Sequence[Branch]] = {
     "Mixed_5d": _at_35(64),
     "Mixed_6a": [  # from 35 to 17 pixels
         [Unit("branch3x3", 384, (3, 3), stride=2)],
-        [
-            Unit("branch3x3dbl_1", 64),
-            Unit("branch3x3dbl_2", 96, (3, 3)),
-            Unit("branch3x3dbl_3", 96, (3, 3), stride=2),
-        ],
+        [Unit("branch3x3dbl_1", 64), Unit("branch3x3dbl_2", 96, (3, 3)), Unit("branch3x3dbl_3", 96, (3, 3), stride=2)],
         ["halve"],
     ],
     "Mixed_6b": _at_17(128),

@@ -23,12 +23,7 @@ class Crop:
         return rows, columns
 
     def resized(
-        self,
-        part: NDArray[np.float32],
-        height: int,
-        width: int,
-        fill: float,
-        shown: NDArray[np.uint8] | None = None,
+        self, part: NDArray[np.float32], height: int, width: int, fill: float, shown: NDArray[np.uint8] | None = None
     ) -> NDArray[np.float32]:
         """Scale the window; `part` holds its pixels inside an image of `height` x `width`.
 

@@ -182,12 +182,7 @@ def fit_to_multiple(width: int, height: int, longer: int, multiple: int) -> Plac
 
 
 def random_placement(
-    width: int,
-    height: int,
-    side: int,
-    interest: NDArray[np.floating],
-    settings: Geometry,
-    random: np.random.Generator,
+    width: int, height: int, side: int, interest: NDArray[np.floating], settings: Geometry, random: np.random.Generator
 ) -> Placement:
     """Draw a random placement of an image on a square of `side` pixels.
 

@@ -92,10 +92,7 @@ def paired(truth: Integers, results: Integers, size: int) -> Iterator[tuple[Inte
             chosen = left[: max(1, _AT_ONCE // (most * number * size))]
             left = left[len(chosen) :]
             places = first[chosen, None] + np.arange(most)
-            yield (
-                order[starts[chosen, None] + np.arange(number)],
-                np.where(places < end[chosen, None], places, -1),
-            )
+            yield order[starts[chosen, None] + np.arange(number)], np.where(places < end[chosen, None], places, -1)
 
 
 def matched(cells: Cells, ignored: Flags, thresholds: Floats) -> Integers:

@@ -14,9 +14,8 @@ from torch.autograd.function import once_differentiable
 from models.pose.argument_types import Count
 from models.pose.separable import Depthwise, Pointwise
 
-DEPTHS: dict[
-    int | str, tuple[tuple[int, int, int], tuple[int, int, int, int]]
-] = {  # units of stages 2, 3, 4; channels of the input block, stages 2, 3, 4
+# units of stages 2, 3, 4; channels of the input block, stages 2, 3, 4
+DEPTHS: dict[int | str, tuple[tuple[int, int, int], tuple[int, int, int, int]]] = {
     16: ((4, 8, 4), (24, 348, 696, 1392)),
     20: ((5, 10, 5), (32, 512, 1024, 2048)),
     30: ((8, 16, 6), (32, 512, 1024, 2048)),

@@ -35,10 +35,7 @@ if TYPE_CHECKING:
 
 TYPES = {"keypoints": "person_keypoints", "detections": "detections"}
 RECORDS = {"keypoints": "people", "detections": "objects"}
-VALUES = {
-    "keypoints": ("keypoints", 51),
-    "detections": ("bbox", 4),
-}  # x, y, confidence of 17 joints; x, y, width, height
+VALUES = {"keypoints": ("keypoints", 51), "detections": ("bbox", 4)}  # x, y, confidence of 17 joints; x, y, w, h
 CATEGORIES = {"keypoints": (1, 1), "detections": (1, 90)}  # COCO's ids, first and last; some are not in use
 WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 TIME = (1980, 1, 1, 0, 0, 0)  # the earliest time that zip supports

@@ -60,10 +60,7 @@ class PairedBootstrap(Bootstrap):
         return super().draws(groups)
 
     def estimate(
-        self,
-        values: Values,
-        statistic: Callable[[Values], Any] | None = None,
-        groups: Iterable[Hashable] | None = None,
+        self, values: Values, statistic: Callable[[Values], Any] | None = None, groups: Iterable[Hashable] | None = None
     ) -> Estimate:
         estimate = super().estimate(values, statistic, groups)
         if statistic is None and isinstance(estimate, PairedEstimate):

@@ -11,14 +11,7 @@ from figura.base.seeding import generator
 from figura.commands.explore.cache import CACHE
 from figura.commands.explore.project import Project
 from figura.commands.explore.try_parts import ExamplePicker, PointerPicture, trials, upload_button
-from figura.commands.explore.trying import (
-    computing,
-    files_of,
-    model_of,
-    predictor,
-    recipes_on,
-    validation_dataset,
-)
+from figura.commands.explore.trying import computing, files_of, model_of, predictor, recipes_on, validation_dataset
 from figura.commands.explore.widgets import Latest, Picture, button, computed
 from figura.recipe.schema import Recipe
 from figura.report.sheets import as_pixels

@@ -8,13 +8,7 @@ from nicegui import events, ui
 
 from figura.base.pictures import Pixels, encode_png
 from figura.commands.explore.project import Project
-from figura.commands.explore.trying import (
-    KINDS,
-    is_trained,
-    model_of,
-    untrained,
-    uploaded_picture,
-)
+from figura.commands.explore.trying import KINDS, is_trained, model_of, untrained, uploaded_picture
 from figura.commands.explore.widgets import Latest, button, computed, data_url, tell
 from figura.recipe.trial import is_try
 

@@ -194,10 +194,7 @@ _OTHER_SIDE = {
     "左": "右",
 }  # fmt: skip
 """Words for the side: English, those of other languages, and of horses and ships."""
-_SIDES: dict[str, Side] = {
-    **dict.fromkeys(_OTHER_SIDE, "left"),
-    **dict.fromkeys(_OTHER_SIDE.values(), "right"),
-}
+_SIDES: dict[str, Side] = {**dict.fromkeys(_OTHER_SIDE, "left"), **dict.fromkeys(_OTHER_SIDE.values(), "right")}
 _BETWEEN_WORDS = re.compile(
     r"([_\-. ]+|(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|(?<=[A-Za-z])(?=\d)|(?<=[左右])|(?=[左右]))"
 )

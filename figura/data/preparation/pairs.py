@@ -44,11 +44,7 @@ class PicturePreparation(Outcome):
     columns = Rejected._fields
 
     def in_threads(
-        self,
-        items: Iterable[Item],
-        split_of: Callable[[Item], str],
-        work: Callable[[Item, str], Result],
-        title: str,
+        self, items: Iterable[Item], split_of: Callable[[Item], str], work: Callable[[Item, str], Result], title: str
     ) -> Iterator[tuple[Item, str, Result]]:
         """Yield each item, its split, and the result of `work` for them, which runs in a thread per core."""
         watched = iter(tqdm(items, title, unit="file", disable=not self.progress))

@@ -258,10 +258,7 @@ class DeepFashion(Identities):
 
     images: str = "Img/img"
     partition: str = "Eval/list_eval_partition.txt"
-    statuses: dict[Split, tuple[Status, ...]] = {
-        "train": ("train",),
-        "test": ("query", "gallery"),
-    }
+    statuses: dict[Split, tuple[Status, ...]] = {"train": ("train",), "test": ("query", "gallery")}
     identity: Literal["item", "variant"] = "variant"
 
     @model_validator(mode="after")
