@@ -1,7 +1,7 @@
 """The results of a prediction, as a sequence, a table, a COCO file, or files."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
@@ -35,9 +35,6 @@ class Results(Sequence[Result]):
 
     def __len__(self) -> int:
         return len(self.items)
-
-    def __iter__(self) -> Iterator[Result]:
-        return iter(self.items)
 
     @overload
     def __getitem__(self, place: int) -> Result: ...

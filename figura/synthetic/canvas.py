@@ -135,6 +135,12 @@ def cloth_of(labels: np.ndarray) -> np.ndarray:
     return labels & 3
 
 
+def extent(pieces: Iterable[Piece]) -> np.ndarray:
+    """Return the box around pieces: left, top, right, bottom."""
+    points = np.concatenate([outline for piece in pieces for outline in piece.hulls])
+    return np.concatenate([points.min(axis=0), points.max(axis=0)])
+
+
 def disc(centre: np.ndarray, radius: float) -> np.ndarray:
     """A circle's outline (20, 2)."""
     return centre + radius * CIRCLE

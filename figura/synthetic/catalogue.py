@@ -17,7 +17,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from figura.base.pictures import encode_png
-from figura.synthetic.canvas import Canvas, Piece, disc
+from figura.synthetic.canvas import Canvas, Piece, disc, extent
 from figura.synthetic.figure import Figure, build
 from figura.synthetic.identity import Colour, Identity, draw_body
 from figura.synthetic.pose import Pose, draw_pose, draw_turn
@@ -165,8 +165,7 @@ def _place(
     random: np.random.Generator, figure: Figure, side: int, heights: tuple[float, float]
 ) -> tuple[float, np.ndarray]:
     """Return scale and offset that place a complete figure near the centre of a canvas."""
-    points = np.concatenate([outline for piece in figure.pieces for outline in piece.hulls])
-    low, high = points.min(axis=0), points.max(axis=0)
+    low, high = np.split(extent(figure.pieces), 2)
     room = side * (1.0 - 2.0 * MARGIN)
     # Raised arms may need more room than available.
     scale = min(float(random.uniform(*heights)) * side, room / float((high - low).max()))

@@ -6,7 +6,7 @@ from itertools import pairwise
 import numpy as np
 
 from figura.synthetic import fabric
-from figura.synthetic.canvas import CIRCLE, Cloth, Frame, Part, Piece, capsule, disc, hull
+from figura.synthetic.canvas import CIRCLE, Cloth, Frame, Part, Piece, capsule, disc, extent, hull
 from figura.synthetic.head import face_points, face_turned_to_camera, head_pieces
 from figura.synthetic.identity import Colour, Identity
 from figura.synthetic.pose import Pose, Skeleton, place
@@ -45,8 +45,7 @@ def build(identity: Identity, pose: Pose, *, turn: float, light: float | None) -
     limbs = [limb[:, i] for limb in (skeleton.arms, skeleton.legs) for i in range(3)]
     joints = np.concatenate([face_points(identity, skeleton), *limbs])
     facing = np.concatenate([face_turned_to_camera(skeleton), np.ones(12, dtype=bool)])
-    points = np.concatenate([outline for piece in pieces if piece.owned for outline in piece.hulls])
-    box = np.concatenate([points.min(axis=0), points.max(axis=0)])
+    box = extent(piece for piece in pieces if piece.owned)
     return Figure(tuple(sorted(pieces, key=lambda piece: piece.depth)), box, joints, facing, _near_side(joints))
 
 

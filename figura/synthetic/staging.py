@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from figura.synthetic.canvas import Piece
+from figura.synthetic.canvas import Piece, extent
 from figura.synthetic.figure import Figure, build
 from figura.synthetic.identity import draw_identity
 from figura.synthetic.objects import WIDTHS, draw_thing
@@ -144,7 +144,7 @@ def _thing(random: np.random.Generator, stage: Stage, taken: Sequence[np.ndarray
     """Draw a ball, box, bird or car, or None if there is no room."""
     kind = sorted(WIDTHS)[random.integers(len(WIDTHS))]
     pieces = draw_thing(random, kind)
-    around = _box(pieces)
+    around = extent(pieces)
     flies = kind == "bird" and random.random() < 0.5
     for _ in range(PLACEMENTS):
         distance = random.uniform(*OBJECT_HEIGHTS) * stage.side
@@ -168,9 +168,4 @@ def _crowd(random: np.random.Generator, settings: SyntheticSettings, stage: Stag
         figure = build(identity, pose, turn=turn, light=stage.light)
         offset = np.array([middle + random.uniform(-reach, reach), stage.horizon + GROUND_SLOPE * height])
         pieces += [piece.moved(float(height), offset) for piece in figure.pieces]
-    return Actor("person", tuple(pieces), stage.horizon, _box(pieces), crowd=True)
-
-
-def _box(pieces: Sequence[Piece]) -> np.ndarray:
-    points = np.concatenate([outline for piece in pieces for outline in piece.hulls])
-    return np.concatenate([points.min(axis=0), points.max(axis=0)])
+    return Actor("person", tuple(pieces), stage.horizon, extent(pieces), crowd=True)

@@ -25,13 +25,7 @@ NO_JOINTS = "no annotated person has a labelled keypoint"
 NO_BOXES = "no annotation has a box"
 
 
-def tertiles(heights: Sequence[float]) -> tuple[float, float]:
-    """Return the two bounds between the shorter, the middle and the taller third of these heights."""
-    low, high = np.quantile(np.asarray(heights, dtype=np.float64), [1 / 3, 2 / 3])
-    return float(low), float(high)
-
-
-def height_ranges(bounds: tuple[float, float]) -> Ranges:
+def height_ranges(bounds: Sequence[float]) -> Ranges:
     """Return the ranges `height_low`, `height_middle` and `height_high`; they include their lower bound."""
     edges = (0.0, *bounds, np.inf)
     return {
@@ -109,7 +103,7 @@ class KeypointAP(OfPeople, Score):
         if not len(judged):
             raise NotApplicableError(NO_JOINTS)
         metrics: dict[str, Estimate | float | int] = dict(estimates(whole, bootstrap))
-        bounds = tertiles([heights[place] for place in judged])
+        bounds = np.quantile([heights[place] for place in judged], [1 / 3, 2 / 3]).tolist()
         metrics |= dict(zip(("height_middle_from", "height_high_from"), bounds, strict=True))
         metrics |= {"persons": len(judged), "images": len(whole.image_ids)}
         for ranges, truth, results in (

@@ -72,7 +72,7 @@ class KeypointEncoder:
         chosen = ~annotations.crowd
         joints = annotations.keypoints[chosen].astype(np.float64)
         if self.suppress_invisible:
-            joints = without_invisible(joints)
+            joints[joints[:, :, 2] < 2, 2] = 0
         elif self.suppress_hidden is not None:
             joints = without_hidden_duplicates(joints, self.suppress_hidden)
         if self.suppress_collision:
@@ -275,13 +275,6 @@ def without_hidden_duplicates(joints: Array, radius: float) -> Array:
     if hidden.any():
         apart = np.abs(joints[:, None, :, :2] - joints[None, :, :, :2]).max(axis=3)  # (hidden, visible, K)
         joints[hidden & ((apart <= radius) & visible[None]).any(axis=1), 2] = 0
-    return joints
-
-
-def without_invisible(joints: Array) -> Array:
-    """Drop all joints that are not visible (v < 2)."""
-    joints = joints.copy()
-    joints[joints[:, :, 2] < 2, 2] = 0
     return joints
 
 
