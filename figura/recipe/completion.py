@@ -48,18 +48,20 @@ def with_data(content: Content, errors: ErrorCollector) -> Content:
     elif not isinstance(common, dict):
         errors.add("data.common", f"found {common!r}; expected a map of arguments that all datasets share")
         common = {}
-    splits = {split: _inheriting(data[split], {}, common) for split in ("train", "validation") if split in data}
-    for split in splits:
-        errors.origins.update(_origins(data[split], f"data.{split}", {}, common))
+    splits = {
+        split: _inheriting(data[split], f"data.{split}", {}, common, errors)
+        for split in ("train", "validation")
+        if split in data
+    }
     content = {**content, "data": {key: value for key, value in data.items() if key != "common"} | splits}
     evaluate = content.get("evaluate")
     if isinstance(evaluate, dict) and "validation" in splits:
         validation = splits["validation"]
         own = evaluate.get("data") or None
-        judged = validation if own is None else _inheriting(own, _map(validation), common)
+        if own is None:
+            errors.origins["evaluate.data"] = "data.validation"
+        judged = validation if own is None else _inheriting(own, "evaluate.data", _map(validation), common, errors)
         content["evaluate"] = {**evaluate, "data": judged}
-        whole = {"evaluate.data": "data.validation"}
-        errors.origins.update(whole if own is None else _origins(own, "evaluate.data", _map(validation), common))
     return content
 
 
@@ -148,14 +150,18 @@ def _kind(entry: Any, slot: Slot) -> type | None:
     return find_type(entry["type"], slot, "", ErrorCollector(Path()))
 
 
-def _inheriting(entries: Any, parents: Content, common: Content) -> Any:
-    """Return each entry with the keys of its parent of the same name, or without a parent, of `common`."""
+def _inheriting(entries: Any, key: str, parents: Content, common: Content, errors: ErrorCollector) -> Any:
+    """Return each entry, found at `key`, with the keys of its parent of the same name, or without one, of `common`."""
     if not isinstance(entries, dict):
         return entries
-    return {
-        name: {**_inherited(name, entry, parents, common), **entry} if isinstance(entry, dict) else entry
-        for name, entry in entries.items()
-    }
+    complete = dict(entries)
+    for name, entry in entries.items():
+        if isinstance(entry, dict):
+            inherited = _inherited(name, entry, parents, common)
+            source = f"data.validation.{name}" if name in parents else "data.common"
+            errors.origins |= {f"{key}.{name}.{one}": f"{source}.{one}" for one in inherited if one not in entry}
+            complete[name] = {**inherited, **entry}
+    return complete
 
 
 def _inherited(name: str, entry: Content, parents: Content, common: Content) -> Content:
@@ -164,16 +170,6 @@ def _inherited(name: str, entry: Content, parents: Content, common: Content) -> 
         return common
     parent = _map(parents[name])
     return {} if entry.get("type", parent.get("type")) != parent.get("type") else parent
-
-
-def _origins(entries: Any, key: str, parents: Content, common: Content) -> dict[str, str]:
-    """Map the key of each inherited value of `entries`, found at `key`, to the key where it is written."""
-    inherited: dict[str, str] = {}
-    for name, entry in _map(entries).items():
-        source = f"data.validation.{name}" if name in parents else "data.common"
-        values = _inherited(name, entry, parents, common) if isinstance(entry, dict) else {}
-        inherited |= {f"{key}.{name}.{one}": f"{source}.{one}" for one in values if one not in entry}
-    return inherited
 
 
 def _map(value: Any) -> Content:

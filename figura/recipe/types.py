@@ -96,8 +96,7 @@ def find_type(name: str, slot: Slot, key: str, errors: ErrorCollector) -> builti
         for candidate in _candidates(package) if package else [str(slot.home)]:
             if not kinds and (module := _import(candidate)) is not None:  # import another package only if necessary
                 modules.append(module)
-                kinds = [kind for _, kind in _classes(module, attribute)]
-                kinds = kinds or [function for _, function in _functions(module, attribute)]
+                kinds = [kind for _, kind in _parts(module, attribute)]
     except _BrokenModuleError as error:
         errors.add(key, f"{slot.what} {name!r}: {error}")
         return None
@@ -115,7 +114,7 @@ def find_type(name: str, slot: Slot, key: str, errors: ErrorCollector) -> builti
         errors.add(key, f"{name!r} is no {slot.what}{why}")
         return None
     prefix = f"{package}." if package else ""
-    there = [one for module in modules for one in (*_classes(module), *_functions(module))]
+    there = [one for module in modules for one in _parts(module)]
     known = {prefix + called for called, kind in there if _fits(kind, slot) or slot.adapted(kind)}
     errors.add_unknown(key, name, known, slot.what)
     return None
@@ -133,25 +132,20 @@ def _candidates(package: str) -> list[str]:
     return list(dict.fromkeys([inside, package]))
 
 
-def _classes(module: Any, name: str | None = None) -> Iterator[tuple[str, builtins.type]]:
-    """Yield the classes of a module, or of all modules in a package of `models`, by name; with `name`, only those.
+def _parts(module: Any, name: str | None = None) -> Iterator[tuple[str, Any]]:
+    """Yield classes by name, of a module or of all modules in a package of `models`, then functions of the module.
 
-    A module is imported only if its source defines such a class, so a recipe loads only the code it names.
+    With `name`, only those. A module is imported only if its source defines such a class, so a recipe loads only the
+    code it names. With trusted types only, there are no functions.
     """
     public = [name] if name else [one for one in vars(module) if not one.startswith("_")]
     yield from ((one, kind) for one in public if isinstance(kind := getattr(module, one, None), type))
-    if module.__name__.partition(".")[0] not in (SYSTEMS, "figura") or not hasattr(module, "__path__"):
-        return
-    for folder in map(Path, module.__path__):
+    ours = module.__name__.partition(".")[0] in (SYSTEMS, "figura")
+    for folder in map(Path, getattr(module, "__path__", ()) if ours else ()):
         for parts, path in modules_below(folder):
             if names := [one for one in classes_in(path) if (one == name if name else not one.startswith("_"))]:
                 home = _import(".".join((module.__name__, *parts)))
                 yield from ((one, getattr(home, one)) for one in names)
-
-
-def _functions(module: Any, name: str | None = None) -> Iterator[tuple[str, Any]]:
-    """Yield the functions of a module by name; with `name`, only that one. With trusted types only, there are none."""
-    public = [name] if name else [one for one in vars(module) if not one.startswith("_")]
     if not os.environ.get(TRUSTED_ONLY):
         yield from ((one, found) for one in public if inspect.isfunction(found := getattr(module, one, None)))
 
