@@ -21,8 +21,7 @@ from typing import Any
 
 from figura.base.errors import UserError
 
-TEMPORARY = re.compile(r"\..+\.[a-z0-9_]{8}(\.[^.]*)?")
-"""Names of `tempfile` in `replacing`."""
+TEMPORARY = re.compile(r"\..+\.[a-z0-9_]{8}(\.[^.]*)?")  # names of `tempfile` in `replacing`
 
 
 @contextmanager

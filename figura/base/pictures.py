@@ -32,14 +32,10 @@ SUFFIXES = (
 )  # fmt: skip
 """Suffixes of pictures, in upper or lower case. They choose the files of a folder; the content tells the format."""
 
-LARGEST = 1 << 30
-"""Maximum bytes of a picture file."""
-LARGEST_PIXELS = 1 << 28
-"""Maximum pixels of a picture: 0.8 GB as RGB."""
-QUALITY = 90
-"""JPEG quality in percent; lines and text look as in PNG."""
-LOW = 32
-"""16 bits whose upper bytes are all below this are almost black."""
+LARGEST = 1 << 30  # maximum bytes of a picture file
+LARGEST_PIXELS = 1 << 28  # maximum pixels of a picture: 0.8 GB as RGB
+QUALITY = 90  # JPEG quality in percent; lines and text look as in PNG
+LOW = 32  # 16 bits whose upper bytes are all below this are almost black
 
 TURNED = "pictures turned upright by their EXIF orientation"
 NOT_TURNED = "pictures stored without their EXIF orientation"

@@ -21,8 +21,7 @@ from figura.prediction.video import no_stderr
 
 VIDEOS = (".avi", ".m4v", ".mkv", ".mov", ".mp4", ".mpeg", ".mpg", ".webm")
 
-USUAL_RATE = 25.0
-"""Frames per second."""
+USUAL_RATE = 25.0  # frames per second
 
 
 class SettingError(UserError):

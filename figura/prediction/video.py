@@ -16,8 +16,7 @@ from figura.base.files import replacing
 from figura.base.pictures import Pixels
 
 MPEG_4 = "mp4v"
-STDERR = threading.RLock()
-"""Held while this process's stderr is replaced."""
+STDERR = threading.RLock()  # held while this process's stderr is replaced
 CODECS = {".mp4": ("vp09", MPEG_4), ".webm": ("VP80",), ".mov": (MPEG_4,)}
 """Codecs by video suffix; the first that OpenCV supports is used.
 

@@ -10,8 +10,7 @@ from figura.recipe.schema_check import checked
 from figura.recipe.trial import KEY
 from figura.recipe.types import PICTURE, SCORE, check_declaration
 
-ERROR_KEY = "error"
-"""DVC treats a metrics file with this key, at any depth, as unreadable."""
+ERROR_KEY = "error"  # DVC treats a metrics file with this key, at any depth, as unreadable
 RESERVED = {
     ERROR_KEY: f"DVC takes metrics with a key {ERROR_KEY!r} for unreadable",
     KEY: "the metrics of a try stand below this key",

@@ -30,11 +30,8 @@ class Gate:
 
 ALWAYS = Gate()
 
-When = tuple[Gate, ...]
-"""Nested gates, of a step and an injector or loss in it: active when all are active."""
-
-END = 10**40
-"""Later than every iteration, and than the first common iteration of any gates."""
+When = tuple[Gate, ...]  # nested gates, of a step and an injector or loss in it: active when all are active
+END = 10**40  # later than every iteration, and than the first common iteration of any gates
 
 
 def covers_every_iteration(reader: When, makers: Sequence[When]) -> bool:

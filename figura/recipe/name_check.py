@@ -8,8 +8,7 @@ from figura.interfaces import Injector
 from figura.recipe.gates import Gate, When, can_run, covers_every_iteration, describe
 from figura.recipe.schema import Recipe
 
-Injectors = Mapping[str, Mapping[str, Injector]]
-"""The constructed injectors of each step."""
+Injectors = Mapping[str, Mapping[str, Injector]]  # the constructed injectors of each step
 
 
 @dataclass(frozen=True)

@@ -24,8 +24,7 @@ from figura.recipe.schema import InjectorEntry, LossEntry, Recipe, StepEntry
 from figura.recipe.types import INJECTOR, build_schedule, check_arguments, find_type
 from figura.schedules import Constant, Product
 
-CHUNK = 2**16
-"""Iterations whose values are in memory at a time."""
+CHUNK = 2**16  # iterations whose values are in memory at a time
 GATE = {"every", "after", "before"}
 
 

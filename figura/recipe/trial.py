@@ -11,20 +11,13 @@ from figura.base.yaml12 import read_yaml
 from figura.recipe.schema import Recipe
 
 STEPS = 10
-RECORDED = 2
-"""Iterations per row of the history."""
-VALIDATED = 16
-"""Validation examples of the single evaluation during training."""
-EVALUATED = 16
-"""Examples of each mode in the dump, and of online scores."""
-GRID = 4
-"""Rows and columns of a grid."""
-AVERAGED = 64
-"""Examples of an average."""
-RESAMPLES = 50
-"""Resamples of the bootstrap."""
-KEY = "try"
-"""Parent key of a try's metrics, so that no table shows them beside results; scores must not have this name."""
+RECORDED = 2  # iterations per row of the history
+VALIDATED = 16  # validation examples of the single evaluation during training
+EVALUATED = 16  # examples of each mode in the dump, and of online scores
+GRID = 4  # rows and columns of a grid
+AVERAGED = 64  # examples of an average
+RESAMPLES = 50  # resamples of the bootstrap
+KEY = "try"  # parent key of a try's metrics, so that no table shows them beside results; scores must not have this name
 
 
 def mark(recipe: Recipe) -> str:

@@ -25,8 +25,7 @@ FILES_OF = OF_ONE_RECIPE | {"pose-consistency": ("evaluate", "metrics")}
 """The sections of a recipe whose files a stage reads. Evaluations compute losses, too."""
 FOLDERS = {"networks": "start", "train": "start", "losses": "losses", "metrics": "metrics"}
 """Expected folders, in weights/<recipe>, of the files named in a section."""
-WRITTEN = ("runs", "data/prepared")
-"""Folders written by stages, also by those that `pipeline.instances` skips."""
+WRITTEN = ("runs", "data/prepared")  # folders written by stages, also by those that `pipeline.instances` skips
 
 
 @dataclass(frozen=True)

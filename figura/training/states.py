@@ -37,16 +37,13 @@ from figura.training.provenance import data_version, file_versions
 from figura.training.resume import SEVERAL, ResumePoint
 from figura.training.run_folder import RunFolder
 
-SWITCH = "FIGURA_STATES"
-"""Environment variable: `off`, or another folder."""
+SWITCH = "FIGURA_STATES"  # environment variable: `off`, or another folder
 TRAINER = "figura.training.trainer"
 ABOUT, STATE, WRITING = "about.json", "state", "writing"
 LARGEST, SHARE = 20e9, 0.1
 """Bytes of all states: at most the first, and this share of what they and the free disk have together."""
-KEPT = 4
-"""States of a training that are kept at multiples of `runtime.resume_every`."""
-KNOTS = 16
-"""States of a training at iterations where something begins, ends or changes its formula."""
+KEPT = 4  # states of a training that are kept at multiples of `runtime.resume_every`
+KNOTS = 16  # states of a training at iterations where something begins, ends or changes its formula
 NAMED = 3  # settings in a message
 
 

@@ -18,8 +18,7 @@ from models.images.augmentation_settings import Chance, Limits, Section
 Matrix = NDArray[np.float64]
 Colour = tuple[int, int, int]
 
-MEAN_COLOUR: Colour = (124, 116, 104)
-"""ImageNet's mean, RGB: the padding without `padding`."""
+MEAN_COLOUR: Colour = (124, 116, 104)  # ImageNet's mean, RGB: the padding without `padding`
 
 Factor = Annotated[float, Field(gt=0.0, le=100.0)]
 Length = Annotated[int, Field(ge=2, le=65_536)]

@@ -10,8 +10,7 @@ from pydantic import Field
 
 from figura.data.formats.skeletons import COCO, Skeleton, skeleton_from
 
-Kind = Literal["cif", "caf", "cifdet"]
-"""Of composite fields: joints, connections of joints, boxes."""
+Kind = Literal["cif", "caf", "cifdet"]  # of composite fields: joints, connections of joints, boxes
 
 Count = Annotated[int, Field(ge=1)]
 Side = Annotated[int, Field(ge=2)]

@@ -15,14 +15,9 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
-THRESHOLDS: Floats = np.linspace(0.5, 0.95, 10)
-"""The minimum overlaps of a match (T,)."""
-
-EPSILON = float(np.spacing(1))
-"""COCOeval adds this to the number of results."""
-
-RECALLS: Floats = np.linspace(0.0, 1.0, 101)
-"""The recalls (R,) over which precision is averaged."""
+THRESHOLDS: Floats = np.linspace(0.5, 0.95, 10)  # the minimum overlaps of a match (T,)
+EPSILON = float(np.spacing(1))  # COCOeval adds this to the number of results
+RECALLS: Floats = np.linspace(0.0, 1.0, 101)  # the recalls (R,) over which precision is averaged
 
 _SMALL, _MEDIUM, _ANY = 32.0**2, 96.0**2, 1e5**2
 AREAS: dict[Kind, dict[str, tuple[float, float]]] = {

@@ -35,8 +35,7 @@ from models.pose.coco_matching import Cells, box_overlaps, matched, paired, simi
 Record = Mapping[str, Any]
 Ranges = Mapping[str, tuple[float, float]]
 
-LEAST_OVERLAP = 0.5
-"""Minimum overlap (OKS or IoU) of a match, the lowest of COCO's thresholds."""
+LEAST_OVERLAP = 0.5  # minimum overlap (OKS or IoU) of a match, the lowest of COCO's thresholds
 
 
 @dataclass(frozen=True, eq=False)

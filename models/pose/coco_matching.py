@@ -14,8 +14,7 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
-_AT_ONCE = 1 << 20
-"""Maximum size, cells x results x annotations (x keypoints), of an array."""
+_AT_ONCE = 1 << 20  # maximum size, cells x results x annotations (x keypoints), of an array
 
 
 @dataclass(frozen=True, eq=False)

@@ -24,10 +24,8 @@ from models.pose.dump_evaluation import PEOPLE, estimates, record_fault
 
 Floats = NDArray[np.float64]
 
-LABELLED = 2.0
-"""The visibility of a detected joint, if the detection in the real picture is the target."""
-LEAST_CONFIDENCE = 0.3
-"""Of a joint in a reference."""
+LABELLED = 2.0  # the visibility of a detected joint, if the detection in the real picture is the target
+LEAST_CONFIDENCE = 0.3  # of a joint in a reference
 STYLE = OverlayStyle(colours="instance", least_side=192, scores=False)
 
 

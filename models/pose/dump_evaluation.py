@@ -17,14 +17,9 @@ from models.pose.coco_evaluation import Evaluation
 
 Floats = NDArray[np.float64]
 
-FARTHEST = 1e12
-"""Larger numbers in records, pixels or their squares, are treated as damage."""
-
-PEOPLE = 1
-"""The category of people if only they are compared: ids may differ between evaluation and training data."""
-
-_AT_ONCE = 1 << 22
-"""Results x samples whose weights are in memory at a time: 32 MiB."""
+FARTHEST = 1e12  # larger numbers in records, pixels or their squares, are treated as damage
+PEOPLE = 1  # the category of people if only they are compared: ids may differ between evaluation and training data
+_AT_ONCE = 1 << 22  # results x samples whose weights are in memory at a time: 32 MiB
 
 
 def evaluate(

@@ -19,14 +19,11 @@ from models.pose.argument_types import Count, Positive, Share, skeleton_of
 
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
-Body = tuple[Floats, Flags]
-"""Places (K, 2) of joints in pixels, and which of them are known (K,)."""
-SMOOTHING = 0.2
-"""Share of a track's error that corrects its velocity."""
+Body = tuple[Floats, Flags]  # places (K, 2) of joints in pixels, and which of them are known (K,)
+SMOOTHING = 0.2  # share of a track's error that corrects its velocity
 DUPLICATE = 0.5
 """Similarity to a better person from which on both are the same one found twice; the worse gets no number."""
-LEAST_SIMILARITY = 0.2
-"""Of a person with where a track is expected; below, it is somebody else."""
+LEAST_SIMILARITY = 0.2  # of a person with where a track is expected; below, it is somebody else
 
 
 @dataclass(frozen=True)

@@ -29,8 +29,7 @@ from models.pose.heads import LAYOUTS
 from models.pose.scenes import IMAGENET_MEAN, IMAGENET_STD
 
 ZOOM = 2
-THRESHOLD = 0.3
-"""Minimum confidence whose vector is drawn in pictures of fields."""
+THRESHOLD = 0.3  # minimum confidence whose vector is drawn in pictures of fields
 
 
 class HeadFields(Section):
