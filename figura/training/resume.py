@@ -51,14 +51,12 @@ class TrainState:
     def state_dict(self) -> dict[str, Any]:
         """Return the states of all parts."""
         states = {key: {name: one.state_dict() for name, one in part.items()} for key, part in self._parts().items()}
-        callbacks = {name: one.state_dict() for name, one in self.callbacks.items()}
         injectors = {
             step: {name: one.state_dict() for name, one in own.items()} for step, own in self.injectors.items()
         }
         return {
-            **states, "loss_log": self.loss_log.state_dict(), "callbacks": callbacks, "injectors": injectors,
-            "nonfinite": self.nonfinite, "resumed": self.resumed, "machine": self.machine,
-            "best": self.best.state_dict(),
+            **states, "loss_log": self.loss_log.state_dict(), "injectors": injectors, "nonfinite": self.nonfinite,
+            "resumed": self.resumed, "machine": self.machine, "best": self.best.state_dict(),
         }  # fmt: skip
 
     def load_state_dict(self, state: Mapping[str, Any], prefix: Mapping[str, Any] | None = None) -> None:
@@ -66,11 +64,9 @@ class TrainState:
         for key, part in self._parts().items():
             section = "networks" if key in ("networks", "averages") else "steps"
             for name, one in part.items():
-                if prefix is None or name in prefix[section]:
+                if prefix is None or key == "callbacks" or name in prefix[section]:
                     one.load_state_dict(state[key][name])
         self.loss_log.load_state_dict(state["loss_log"])
-        for name, callback in self.callbacks.items():
-            callback.load_state_dict(state["callbacks"][name])
         saved = state.get("injectors", {})  # earlier versions had none
         for step, own in self.injectors.items():
             ran = own if prefix is None else prefix["steps"].get(step, {"injectors": {}})["injectors"]
@@ -83,8 +79,8 @@ class TrainState:
 
     def _parts(self) -> dict[str, Mapping[str, Any]]:
         return {
-            "networks": self.networks, "averages": self.averages,
-            "optimizers": self.optimizers, "scalers": self.scalers,
+            "networks": self.networks, "averages": self.averages, "optimizers": self.optimizers,
+            "scalers": self.scalers, "callbacks": self.callbacks,
         }  # fmt: skip
 
 
