@@ -30,8 +30,10 @@ def jittered(image: Image, changes: Iterable[tuple[Tone, float]]) -> Image:
             values = values * amount
         elif tone == "contrast":
             values = amount * values + (1.0 - amount) * float(_luma(values).mean(dtype=np.float64))
+        elif image.shape[2] == 3 and tone == "saturation":
+            values = amount * values + (1.0 - amount) * _luma(values)[..., None]
         elif image.shape[2] == 3:
-            values = _saturated(values, amount) if tone == "saturation" else _turned(values, amount)
+            values = _turned(values, amount)
         values = np.clip(values, 0.0, 255.0)
     return _rounded(values)
 
@@ -67,10 +69,6 @@ def compressed(image: Image, codec: Codec, quality: int) -> Image:
 
 def _luma(values: NDArray[np.float32]) -> NDArray[np.float32]:
     return values @ LUMA if values.shape[2] == 3 else values[..., 0]
-
-
-def _saturated(values: NDArray[np.float32], factor: float) -> NDArray[np.float32]:
-    return factor * values + (1.0 - factor) * _luma(values)[..., None]
 
 
 def _turned(values: NDArray[np.float32], turns: float) -> NDArray[np.float32]:

@@ -40,8 +40,10 @@ class WeightFile:
         self._require(path)
         stated = path.resolve().name if source == "hub" else ""  # the hub's cache names large files by checksum
         expected = sha256 or (stated if re.fullmatch("[0-9a-f]{64}", stated) else None)
-        if expected:
-            self._verify(path, expected)
+        if expected and (actual := sha256_of(path)) != expected.lower():
+            raise UserError(
+                f"{self.what}: {path} has SHA-256 {actual}, expected {expected}; delete it and fetch it again"
+            )
         return path
 
     def read(
@@ -84,12 +86,6 @@ class WeightFile:
     def _require(self, path: Path) -> None:
         if not path.is_file():
             raise self._error(f"no file {path}")
-
-    def _verify(self, path: Path, expected: str) -> None:
-        if (actual := sha256_of(path)) != expected.lower():
-            raise UserError(
-                f"{self.what}: {path} has SHA-256 {actual}, expected {expected}; delete it and fetch it again"
-            )
 
     def _error(self, message: str) -> UserError:
         return UserError(f"{self.what}: {message}; {self.remedy}")

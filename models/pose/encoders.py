@@ -63,12 +63,8 @@ class KeypointEncoder:
     def persons(self, annotations: Annotations) -> tuple[Array, Array]:
         """Return joints float64 (persons, K, 3) and their scales (persons, K) in cells; crowd regions are excluded.
 
-        A joint's scale is its person's scale times the joint's sigma. Raises ValueError for a number of joints other
-        than K.
+        A joint's scale is its person's scale times the joint's sigma.
         """
-        expected, count = len(self.skeleton.keypoints), annotations.keypoints.shape[1]
-        if count != expected:
-            raise ValueError(f"annotations with {count} keypoints: the skeleton's {expected} are needed")
         chosen = ~annotations.crowd
         joints = annotations.keypoints[chosen].astype(np.float64)
         if self.suppress_invisible:
@@ -112,7 +108,7 @@ class Cif(KeypointEncoder):
         """Return the target (K, 5, rows, columns) of an image of `size` (height, width).
 
         Cells outside `valid_area` (x, y, width, height; pixels) are background. A cell belongs to the nearest joint of
-        its type. Raises ValueError for a number of joints other than K.
+        its type.
         """
         joints, scales = self.persons(annotations)
         target, distances = blank(

@@ -4,6 +4,7 @@ Source: openpifpaf/network/basenetworks.py. Modules have the names of OpenPifPaf
 `block2.0.conv1` and so on.
 """
 
+from functools import partial
 from typing import Annotated
 
 from pydantic import Field
@@ -112,11 +113,8 @@ class ResNet(nn.Module):
             self.input_block.append(nn.MaxPool2d(3, pool0_stride, padding=1))
         if input_conv2:
             self.input_block.append(nn.Sequential(*convolution(WIDTHS[0], WIDTHS[0], 3, 2)))
-        bottleneck = depth >= BOTTLENECKS_FROM
-        expansion = 4 if bottleneck else 1
-
-        def block(inputs: int, width: int, stride: int, dilation: int) -> Residual:
-            return Residual(inputs, width, stride, dilation, bottleneck=bottleneck)
+        block = partial(Residual, bottleneck=depth >= BOTTLENECKS_FROM)
+        expansion = 4 if depth >= BOTTLENECKS_FROM else 1
 
         def stage(inputs: int, place: int, *, stride: int, dilation: int = 1) -> nn.Sequential:
             width = WIDTHS[place]
