@@ -38,6 +38,7 @@ class RecipeCheck:
         self.networks: dict[str, type[nn.Module]] = {}
         self.forms: dict[str, str] = {}  # form of each state name, if the network that outputs it declares one
         self.training_only: set[str] = set()  # losses
+        self.modes: dict[str, dict[str, Injector]] = {}
         self.names = NameCheck(errors)
 
     def run(self, parts: Collection[str]) -> None:
@@ -177,9 +178,12 @@ class RecipeCheck:
                 self._forward(built, f"{key}.{name}")
         return injectors
 
-    def _chain(self, entries: Mapping[str, Declaration], names: set[str], key: str) -> set[str]:
-        """Construct injectors that always run; return `names` and the names they add."""
-        return self.names.chain(self._injectors(entries, key), names, key)
+    def _mode_injectors(self, name: str) -> dict[str, Injector]:
+        """Return the injectors of a mode, constructed once."""
+        if name not in self.modes:
+            entries = self.recipe.evaluate.modes[name].injectors
+            self.modes[name] = self._injectors(entries, f"evaluate.modes.{name}.injectors")
+        return self.modes[name]
 
     def _forward(self, injector: Forward, key: str) -> None:
         if injector.network not in self.recipe.networks:
@@ -207,14 +211,15 @@ class RecipeCheck:
         evaluate = self.recipe.evaluate
         self.names.known(evaluate.inputs, batch, "evaluate.inputs")
         for name, mode in evaluate.modes.items():
-            names = self._chain(mode.injectors, batch, f"evaluate.modes.{name}.injectors")
+            names = self.names.chain(self._mode_injectors(name), batch, f"evaluate.modes.{name}.injectors")
             self.names.known(mode.save, names, f"evaluate.modes.{name}.save")
         for name, grid in evaluate.grids.items():
             key = f"evaluate.grids.{name}"
             self.names.known([*grid.rows, *grid.columns], batch, key)
             for both in set(grid.rows) & set(grid.columns):
                 self.errors.add(key, f"{both!r} is in rows and in columns")
-            names = self._chain(grid.injectors, {*grid.rows, *grid.columns}, f"{key}.injectors")
+            injectors = self._injectors(grid.injectors, f"{key}.injectors")
+            names = self.names.chain(injectors, {*grid.rows, *grid.columns}, f"{key}.injectors")
             self.names.known(grid.save, names, f"{key}.save")
         for name, average in evaluate.averages.items():
             self.names.known([average.of], batch, f"evaluate.averages.{name}.of")
@@ -225,10 +230,8 @@ class RecipeCheck:
         if predict.mode not in evaluate.modes:
             self.errors.add_unknown("predict.mode", predict.mode, evaluate.modes, "mode")
             return
-        names = self._of_mode(predict, provided)
-        if names is None:
-            return
-        names = self._chain(predict.injectors, names, "predict.injectors")
+        own = self._injectors(predict.injectors, "predict.injectors")
+        names = self.names.chain(own, self._of_mode(predict, provided, own), "predict.injectors")
         self.names.known(predict.save, names, "predict.save")
         self._comparisons(predict, provided if kind is None else {*provided, *kind.optional})
         if predict.grid is None:
@@ -241,24 +244,16 @@ class RecipeCheck:
                 [*grid.rows, *grid.columns], provided, f"predict.grid: rows and columns of {predict.grid!r}"
             )
 
-    def _of_mode(self, predict: Predict, provided: set[str]) -> set[str] | None:
-        """Return `provided` and the names that injectors of the mode add; None if one of them cannot be built.
+    def _of_mode(self, predict: Predict, provided: set[str], own: Mapping[str, Injector]) -> set[str]:
+        """Return `provided` and the names that injectors of the mode add; `own` are those of `predict`.
 
-        Only injectors needed by `save` and the injectors of `predict` must be able to run.
+        Only injectors needed by `save` and by `own` must be able to run.
         """
-        names, mode = set(provided), self.recipe.evaluate.modes[predict.mode].injectors
-        built: list[tuple[str, Injector]] = []
-        for name, entry in (*mode.items(), *predict.injectors.items()):
-            elsewhere = ErrorCollector(self.errors.file)  # `_evaluation` reports errors of the mode's injectors
-            injector = construct(entry.type, entry.arguments, INJECTOR, name, elsewhere)
-            if injector is None:
-                self._injectors(predict.injectors, "predict.injectors")
-                return None
-            built.append((name, injector))
-        wanted = {*predict.save, *(read for _, injector in built[len(mode) :] for read in injector.reads)}
-        for _, injector in reversed(built):
+        names, mode = set(provided), self._mode_injectors(predict.mode)
+        wanted = {*predict.save, *(read for injector in own.values() for read in injector.reads)}
+        for injector in reversed([*mode.values(), *own.values()]):
             wanted |= set(injector.reads) if wanted & set(injector.adds) else set()
-        for name, injector in built[: len(mode)]:
+        for name, injector in mode.items():
             if wanted & set(injector.adds):
                 self.names.known(injector.reads, names, f"predict.mode: injector {name!r} of mode {predict.mode!r}")
             elif not names.issuperset(injector.reads):
