@@ -3,6 +3,7 @@
 It is the style-transfer network of Johnson et al. (ECCV 2016) with reflection padding.
 """
 
+from functools import partial
 from itertools import pairwise
 from typing import ClassVar
 
@@ -79,13 +80,8 @@ class ResNetGenerator(nn.Module):
         super().__init__()
         self.in_channels, self.factor, bias = in_channels, FACTOR, norm == "instance"
         widths = [features, 2 * features, 4 * features]
-
-        def doubling(a: int, b: int) -> nn.Module:
-            return nn.ConvTranspose2d(a, b, 3, stride=2, padding=1, output_padding=1, bias=bias)
-
-        def halving(a: int, b: int) -> nn.Module:
-            return nn.Conv2d(a, b, 3, stride=2, padding=1, bias=bias)
-
+        halving = partial(nn.Conv2d, kernel_size=3, stride=2, padding=1, bias=bias)
+        doubling = partial(nn.ConvTranspose2d, kernel_size=3, stride=2, padding=1, output_padding=1, bias=bias)
         self.pixels = nn.Identity()  # a module whose output is the input, for taps
         self.first = Layer(_convolution(in_channels, features, 7, bias), normalise(norm, features))
         self.downs = nn.ModuleList(Layer(halving(a, b), normalise(norm, b)) for a, b in pairwise(widths))

@@ -5,6 +5,7 @@ Source: openpifpaf/network/basenetworks.py. Modules have the names of OpenPifPaf
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Literal
 
 import torch
@@ -40,13 +41,8 @@ class Unit(nn.Module):
     ) -> None:  # fmt: skip
         super().__init__()
         half = outputs // 2
-
-        def depthwise(channels: int) -> Depthwise:
-            return Depthwise(channels, kernel, stride, dilation)
-
-        def pointwise(a: int) -> Pointwise:
-            return Pointwise(a, half)
-
+        depthwise = partial(Depthwise, kernel=kernel, stride=stride, dilation=dilation)
+        pointwise = partial(Pointwise, outputs=half)
         self.branch1: nn.Module | None = None
         if first:
             self.branch1 = nn.Sequential(
@@ -123,12 +119,8 @@ class ShuffleNetV2K(nn.Module):
         if input_conv2_channels is not None and not input_conv2:
             raise ValueError(f"input_conv2_channels {input_conv2_channels}: needs input_conv2 true")
         units, (width, *widths) = DEPTHS[depth]
-
-        def normalise(channels: int) -> nn.Module:
-            return _norm(norm, channels)
-
-        def activation() -> nn.Module:
-            return nn.LeakyReLU(0.01, inplace=True) if leaky_relu else nn.ReLU(inplace=True)
+        normalise = partial(_norm, norm)
+        activation = partial(nn.LeakyReLU, 0.01, inplace=True) if leaky_relu else partial(nn.ReLU, inplace=True)
 
         def convolution(a: int, b: int, size: int, stride: int) -> nn.Sequential:
             plain = nn.Conv2d(a, b, size, stride, padding=size // 2, bias=False)
