@@ -1,7 +1,5 @@
 import json
 import math
-import re
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,15 +11,13 @@ from figura.data.formats import coco
 from figura.data.formats.coco import (
     KEYPOINTS,
     Spool,
-    categories_by_id,
-    check_keypoints,
     read_head,
     read_records,
     write_coco,
 )
 from figura.data.formats.records import UnusableError, check_size, decode_runs
 from models.people.persons import image_fault
-from tests.real_people import REAL, needs_real
+from tests.real_people import REAL
 
 ANNOTATIONS = REAL / "annotations.json"
 
@@ -91,13 +87,6 @@ def test_written_records_are_parsed_many_at_once(tmp_path, monkeypatch, at_once)
     assert (max(text.count('"id"') for text in parsed) > 1) == (at_once > 20)
 
 
-@needs_real
-def test_stream_equals_json_on_real_data():
-    whole = json.loads(ANNOTATIONS.read_text())
-    assert list(read_records(ANNOTATIONS, "annotations")) == whole["annotations"]
-    assert list(read_records(ANNOTATIONS, "images")) == whole["images"]
-
-
 def test_every_cut_is_noticed(tmp_path):
     text = json.dumps(SMALL)
     path = tmp_path / "cut.json"
@@ -133,26 +122,6 @@ def test_bytes_that_are_no_text(tmp_path):
     path.write_bytes(b'{"images": "\xff\xfe"}')
     with pytest.raises(UserError, match="UTF-8"):
         read_head(path)
-
-
-@pytest.mark.parametrize(
-    ("categories", "message"),
-    [
-        ([{"id": "one", "name": "person"}], "whole number"),
-        ([{"id": 1, "name": "person"}, {"id": 1, "name": "ball"}], "whole number of its own"),
-    ],
-)
-def test_faulty_categories(categories, message):
-    with pytest.raises(UserError, match=message):
-        categories_by_id(Path("a.json"), categories)
-
-
-@pytest.mark.parametrize(
-    "joints", [["nose", "nose"], ["nose", "nose "], ["nose", ""], "nose", ["nose"], 3, ["nose", 2]]
-)
-def test_faulty_keypoints(joints):
-    with pytest.raises(UserError, match=re.escape(f"a.json: categories: dog: keypoints: found {joints}; expected two")):
-        check_keypoints(Path("a.json"), {"id": 1, "name": "dog", "keypoints": joints})
 
 
 def test_written_file_is_sorted_and_loads(tmp_path, capsys):

@@ -123,6 +123,8 @@ def test_joints_outside_cost_themselves_and_far_ones_the_person():
     fixed, kinds = read(bbox=[5, 1, 30, 30], keypoints=[20, 5, 2, -0.1, 25, 2, 48, 32, 1], num_keypoints=3)
     assert fixed["keypoints"] == [20, 5, 2, 0, 0, 0, 48, 32, 1]
     assert (fixed["num_keypoints"], kinds) == (2, ["joints outside of the image"])
+    odd, kinds = read(bbox=[5, 1, 30, 30], keypoints=[math.nan, 5, 2, "", "", 2, 30, 25, 2])
+    assert (odd["keypoints"][::3], kinds) == ([0, 0, 30], ["joints that are no numbers, unlabelled"])
     unlabelled = [20, 5, 2, -9, 99, 0, 48, 32, 1]
     assert read(bbox=[5, 1, 30, 30], keypoints=unlabelled)[0]["keypoints"] == unlabelled
     with pytest.raises(UnusableError, match="keypoint far outside of the image: left: 97, 25 in 48 x 32"):

@@ -519,15 +519,6 @@ def test_joints_of_validation_that_train_does_not_have(tmp_path, train, message)
         of_validation(tmp_path, train, [CAT, PUPPY] if "keypoints" in train[0] else [PUPPY])
 
 
-def test_people_that_are_seen_twice(tmp_path):
-    records = [annotation(number, flat(PLACES), person_id=who) for number, who in enumerate((5, 5, 5, 6, 7, 7), 1)]
-    records += [annotation(7, flat(PLACES)), annotation(8, [0] * 15, person_id=6, iscrowd=1)]
-    preparation, _ = prepared(tmp_path, [DOG], records)
-    counts = read_facts(tmp_path / "prepared")["annotated"]["train"]
-    assert (counts["persons"], counts["identities"], counts["identities_seen_twice"]) == (7, 3, 2)
-    assert "3 identities, 2 of them seen twice or more; categories: dog" in list(preparation.lines())[-1]
-
-
 # --- the picture ---
 
 

@@ -23,7 +23,6 @@ pytestmark = pytest.mark.usefixtures("project")
 
 PREPARED = Path("data/prepared/mine")
 SIZE = (48, 32)  # height, width of the pictures
-BODY_25, COCO_18 = 25, 18
 
 
 def write_params(max_rejected=0.0, **section):
@@ -599,24 +598,6 @@ def test_poses_of_pictures_of_another_size(capsys):
     write(f"poses/{MARKET[0]}.people.json", [person | {"keypoints": [one / 50 for one in flat(17, confidence=45)]}])
     assert run(main, ["mine"]) == 1
     assert "all joints lie between 0 and 1, so they are fractions; write pixels" in capsys.readouterr().err
-
-
-def test_results_that_stand_for_two_pictures(capsys):
-    write("poses.json", [{"image_id": "02_1_front.jpg", "category_id": 1, "keypoints": flat(17), "score": 1}])
-    listed = "2\nimage_name item_id evaluation_status\n"
-    for number, (item, status) in enumerate({"id_00000002": "train", "id_00000003": "query"}.items()):
-        write_picture(f"raw/Img/img/{item}/02_1_front.jpg", number, SIZE)
-        listed += f"img/{item}/02_1_front.jpg  {item} {status}\n"
-    write("Eval/list_eval_partition.txt", listed)
-    section = {"poses": "poses.json", "statuses": {"train": ["train"], "validation": ["query"]}, "identity": "item"}
-    write_entry(
-        "mine", {"kind": "deepfashion", "source": "raw", "seed": 7, "max_rejected": 0.1, "deepfashion": section}
-    )
-    assert run(main, ["mine"]) == 1
-    assert (
-        "two names for one picture: id_00000002/02_1_front.jpg and id_00000003/02_1_front.jpg"
-        in capsys.readouterr().err
-    )
 
 
 # --- pictures turned by EXIF, and files of which nothing can be used ---

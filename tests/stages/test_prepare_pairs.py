@@ -160,15 +160,6 @@ def test_drawn_pairs():
     assert [dataset[index]["name"] for index in range(2)] == ["000001", "000002"]
 
 
-def test_a_split_without_an_image_is_refused(capsys):
-    write_raw()
-    Path("raw/empty").mkdir()
-    write_params(paired=PAIRED | {"train": "empty"})
-    assert run(main, ["pairs"]) == 1
-    assert "data/params.yaml: datasets.pairs: the split 'train' has no image" in capsys.readouterr().err
-    assert not list(Path("data").glob("prepared/*"))
-
-
 def test_pairs_to_judge_trained_models_on_need_no_split_to_train_on():
     write_raw()
     write_params(paired={"test": "val"})

@@ -138,25 +138,6 @@ def test_pictures_of_each_kind(kind, capsys):
             check(Path(names[row]).stem, persons.image(row), shown)
 
 
-def test_coco_as_annotated(capsys):
-    """The size of a record says which of the two its annotations mean."""
-    for number, (width, height) in enumerate([(64, 96), (96, 64)], 1):
-        save_turned(f"raw/images/{number}.jpg", 6)
-        images = [{"id": number, "file_name": f"{number}.jpg", "width": width, "height": height}]
-        box = [width - 20, height - 20, 20, 20]  # reaches beyond the picture turned the other way
-        annotations = [{"id": 1, "image_id": number, "category_id": 1, "bbox": box}]
-        coco = {"images": images, "annotations": annotations, "categories": [{"id": 1, "name": "person"}]}
-        Path(f"raw/{number}.json").write_text(json.dumps(coco))
-    write_params("coco", images="images", annotations={"upright": "1.json", "stored": "2.json"})
-    lines = prepared(capsys)
-    assert any("1 pictures turned upright by their EXIF orientation" in line for line in lines)
-    assert any("1 pictures stored without their EXIF orientation" in line for line in lines)
-    for name, shown in (("upright/1", np.rot90(SHADES, -1)), ("stored/2", SHADES)):
-        file = PREPARED / f"images/{name}.jpg"
-        for pixels in (read_picture(file), cv2.imread(str(file))):
-            check("", pixels, {"": shown})
-
-
 @pytest.mark.parametrize(("orientation", "shown"), [(None, np.rot90(SHADES, -1)), ("stored", SHADES)])
 def test_coco_as_stored(orientation, shown, capsys):
     save_turned("raw/images/1.jpg", 6)
