@@ -185,14 +185,6 @@ def test_initialisation(kind, expected):
     assert bool(first.bias.any()) == (kind == "default")
 
 
-def test_wrong_images_are_explained():
-    network = small()
-    with pytest.raises(UserError, match=r"found 3 channels and 32 x 40 pixels.*multiples of 32"):
-        network(torch.zeros(1, 3, 32, 40))
-    with pytest.raises(UserError, match=r"found 1 channels.*3 channels"):
-        network(torch.zeros(1, 1, 32, 32))
-
-
 # --- the discriminator ---
 
 # n_layers: receptive field, parameters, logits a side at 256 px
@@ -285,16 +277,11 @@ def test_three_steps_of_training_follow_the_reference(spec):
         assert [loss.item() for loss in judged + painted] == pytest.approx(list(expected), abs=6e-10)
 
 
-def test_pictures_that_cannot_be_judged():
-    network = PatchDiscriminator(features=2)
-    image = torch.zeros(1, 3, 64, 64)
-    with pytest.raises(UserError, match=r"found x \(1, 3, 64, 64\) and y \(1, 3, 32, 32\).*equal sizes"):
-        network(image, torch.zeros(1, 3, 32, 32))
-    with pytest.raises(UserError, match="3 channels"):
-        network(image, image[:, :1])
+def test_the_smallest_picture_that_can_be_judged():
+    network, image = PatchDiscriminator(features=2), torch.zeros(1, 3, 24, 24)
+    assert network(image, image)["logits"].shape == (1, 1, 1, 1)
     with pytest.raises(UserError, match="4 layers need at least 24 a side"):
         network(image[..., :23, :23], image[..., :23, :23])
-    assert network(image[..., :24, :24], image[..., :24, :24])["logits"].shape == (1, 1, 1, 1)
 
 
 @pytest.mark.parametrize("channels", [0, 3])

@@ -502,15 +502,3 @@ def test_weights_of_tasks_reach_a_loss_through_the_state_and_are_trained():
     found["confidence"].mean().backward()
     slope = 3 * (1 - plain["confidence"].mean().item())  # of u + value exp(-2 u) / 2 at u = 0; there are no scales
     np.testing.assert_allclose(tasks.unbounded["boxes"].grad, [slope, 0], rtol=1e-5)
-
-
-def test_wrong_shapes():
-    cif = Composite(head="cif", field_weights=[1.0, 1.0])
-    with pytest.raises(ValueError, match=r"fields \(1, 2, 8, 3, 3\): Composite of cif needs \(B, F, 5, h, w\)"):
-        cif(fields=torch.zeros(1, 2, 8, 3, 3), target=torch.zeros(1, 2, 5, 3, 3))
-    with pytest.raises(ValueError, match=r"target \(1, 2, 9, 3, 3\): Composite of cif needs"):
-        cif(fields=torch.zeros(1, 2, 5, 3, 3), target=torch.zeros(1, 2, 9, 3, 3))
-    with pytest.raises(ValueError, match="same B, F, h, w"):
-        cif(fields=torch.zeros(1, 2, 5, 3, 3), target=torch.zeros(1, 2, 5, 3, 4))
-    with pytest.raises(ValueError, match="field_weights: 2 for 3 fields"):
-        cif(fields=torch.zeros(1, 3, 5, 3, 3), target=torch.zeros(1, 3, 5, 3, 3))
