@@ -72,7 +72,7 @@ def test_data_version_follows_the_manifests(tmp_path):
     assert provenance.data_version([]) == "{}"
 
 
-@pytest.mark.parametrize("content", ["{}", "[]", '{"sha256": 3}', "{"])
+@pytest.mark.parametrize("content", ["{}", "[]", '{"sha256": 3}', '{"hashes": {}}', "{"])
 def test_another_file_in_the_place_of_a_manifest_is_told(tmp_path, content):
     (tmp_path / "manifest.json").write_text(content)
     for read in (lambda: provenance.data_version([str(tmp_path)]), lambda: Manifest(tmp_path)):
