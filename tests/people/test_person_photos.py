@@ -103,15 +103,8 @@ def test_people_in_a_folder_of_predictions(photo, tmp_path):
         PersonPhotos(**BASIC).examples(photo)
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ("{", r"no readable JSON"),
-        ("[" * 100000, r"no readable JSON: nested too deeply"),
-        ('{"a": 1}', r"no COCO results of people: found {'a': 1}$"),
-    ],
-)
-def test_files_that_are_no_results(photo, content, message):
+@pytest.mark.parametrize(("content", "said"), [("{", "no readable JSON"), ("{}", "no COCO results of people: found")])
+def test_files_that_are_no_results(photo, content, said):
     beside(photo, content)
-    with pytest.raises(UserError, match=rf"a\.png: .*a\.people\.json: {message}"):
+    with pytest.raises(UserError, match=rf"a\.png: .*a\.people\.json: {said}"):
         PersonPhotos(**BASIC).examples(photo)

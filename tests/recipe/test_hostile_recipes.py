@@ -41,10 +41,7 @@ TEXTS: dict[str, tuple[str, str]] = {
     "a long value": (edited({"seed": 10**6 * "x"}), r"r\.yaml: seed: found 'x{70,80}\.\.\.; expected an integer"),
     "a long key": (edited({10**6 * "k": 1}), r"r\.yaml.*"),
     "escapes": (TOY + ESCAPES, r"r\.yaml: \\x1b\[31m\\nerror: \\u202e\\r\\x00: unknown key"),
-    "a huge number": (
-        edited({"train.steps": 10**400}),
-        r"r\.yaml: train\.steps: found 10{70,80}\.\.\.; expected a n",
-    ),
+    "a huge number": (edited({"train.steps": 10**400}), r"r\.yaml: train\.steps: found 10{70,80}\.\.\.; expected a n"),
     "workers": (edited({"runtime.workers": 10**6}), r"r\.yaml: runtime\.workers: found 1000000; expected .* 256"),
     "bytes": ("\x00\x01", r"r\.yaml: not valid YAML: unacceptable character #x0000"),
 }
@@ -105,14 +102,9 @@ def test_every_command_refuses_a_hostile_recipe_in_printable_lines(command, name
     assert re.match(f"error: {expected}", lines[0]), lines[0]
 
 
-@pytest.mark.parametrize("kind", ["fifo", "binary", "large"])
-def test_a_recipe_that_is_no_file_of_text(kind, tmp_path, monkeypatch, capsys):
+def test_a_recipe_that_is_no_file(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    make = {
-        "fifo": lambda: os.mkfifo("r.yaml"), "binary": lambda: Path("r.yaml").write_bytes(bytes(range(256))),
-        "large": lambda: os.truncate(os.open("r.yaml", os.O_CREAT | os.O_RDWR), 2**40),
-    }  # fmt: skip
-    make[kind]()
+    os.mkfifo("r.yaml")
     (line,) = lines_of(train.main, ("r.yaml", "run"), capsys)
     assert line.startswith("error: r.yaml: ")
     assert line.endswith("; a YAML file is needed")
