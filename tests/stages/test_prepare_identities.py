@@ -243,6 +243,9 @@ def test_predicted_poses_of_own_joints(capsys):
     assert "datasets.mine.market1501.keypoints.sigmas: person has none" in capsys.readouterr().out
 
 
+FRONT = "id_00000002/02_1_front.jpg"
+
+
 def write_annotated_poses(names, size=(24, 48)):
     """Write a COCO file with poses of pictures: of two persons the larger counts."""
     keypoints = [5, 6, 2] * 16 + [0, 0, 0]
@@ -266,7 +269,7 @@ def write_annotated_poses(names, size=(24, 48)):
 
 def test_annotated_poses():
     write_fashion()
-    write_annotated_poses(["id_00000002/02_1_front.jpg", "my/img/MEN/Denim/id_00000080/01_7_additional.jpg"])
+    write_annotated_poses([FRONT, "my/img/MEN/Denim/id_00000080/01_7_additional.jpg"])
     prepare_with("deepfashion", poses="poses.json", statuses={"train": ["train"], "validation": ["query", "gallery"]})
     train = persons("train")
     one = train["WOMEN/Dresses/id_00000002/02_1_front.jpg"]
@@ -281,7 +284,7 @@ def test_annotated_poses():
 def test_annotated_poses_of_own_joints(named, capsys):
     """The settings' names serve a file without names, and correct one with a faulty skeleton."""
     write_fashion()
-    write_annotated_poses(["id_00000002/02_1_front.jpg"])
+    write_annotated_poses([FRONT])
     path = Path("raw/poses.json")
     document = json.loads(path.read_text())
     names = [f"joint {number}" for number in range(17)]
@@ -393,9 +396,13 @@ def test_a_name_of_several_pictures_is_rejected():
 
 SHARES = {"shares": {"validation": 0.5}}
 POSES = SHARES | {"poses": "poses.json"}
+PAIRS = SHARES | {"pairs": {"test": "pairs.csv"}}
 PARTITION = Path("raw/Eval/list_eval_partition.txt")
-HEADS = "image_name item_id evaluation_status"
 NO_POSES = '{"images": [], "annotations": [], "categories": []}'
+
+
+def write_listing(count, name, status):
+    PARTITION.write_text(f"{count}\nimage_name item_id evaluation_status\n{name} id_00000001 {status}\n")
 
 
 def write_one_prediction():
@@ -404,53 +411,27 @@ def write_one_prediction():
 
 
 @pytest.mark.parametrize(
-    ("kind", "section", "write", "message"),
+    ("section", "write", "message"),
     [
-        (
-            "deepfashion", SHARES, lambda: PARTITION.write_text(""),
-            "list_eval_partition.txt: the first row is '', and 0 rows follow the second",
-        ),
-        (
-            "deepfashion", SHARES,
-            lambda: PARTITION.write_text(f"2\n{HEADS}\nimg/a/id_00000001/01_1_front.jpg id_00000001 train\n"),
-            "list_eval_partition.txt: the first row is '2', and 1 rows",
-        ),
-        (
-            "deepfashion", SHARES, lambda: PARTITION.write_text(f"1\n{HEADS}\nimg/a.jpg id_00000001 val\n"),
-            "list_eval_partition.txt: row 3: found 'img/a.jpg id_00000001 val'",
-        ),
-        (
-            "deepfashion", POSES | {"min_confidence": 0.3},
-            lambda: write_annotated_poses(["id_00000002/02_1_front.jpg"]),
-            "deepfashion.min_confidence: found 0.3; joints of poses.json, a COCO file, have no",
-        ),
-        (
-            "deepfashion", POSES, lambda: write_annotated_poses(["elsewhere.jpg"]),
-            "nothing in poses.json belongs to any picture",
-        ),
-        (
-            "deepfashion", POSES, lambda: write_annotated_poses(["id_00000002/02_1_front.jpg"], (8, 9)),
-            "02_1_front.jpg is 8 x 9 pixels there",
-        ),
-        ("deepfashion", POSES, None, "deepfashion.poses: no "),
-        ("deepfashion", POSES, lambda: Path("raw/poses.json").write_text(NO_POSES), "none has key"),
-        ("deepfashion", SHARES | {"poses": "poses"}, write_one_prediction, "two names for one picture: "),
-        (
-            "market1501", SHARES | {"pairs": {"test": "pairs.csv"}}, lambda: write_pairs("x,y", header="a,b"),
-            "pairs.csv: the columns are 'a, b'; needed are 'from' and 'to'",
-        ),
-        (
-            "market1501", SHARES | {"pairs": {"test": "pairs.csv"}}, lambda: write_pairs("0001_c1s1_001051_01.jpg"),
-            "has no pair of images of this split; image of the pair is not there: ",
-        ),
+        (SHARES, lambda: PARTITION.write_text(""), "the first row is '', and 0 rows follow the second"),
+        (SHARES, lambda: write_listing("2", "img/a/id_00000001/01.jpg", "train"), "the first row is '2', and 1 rows"),
+        (SHARES, lambda: write_listing("1", "img/a.jpg", "val"), "row 3: found 'img/a.jpg id_00000001 val'"),
+        (POSES | {"min_confidence": 0.3}, lambda: write_annotated_poses([FRONT]), "found 0.3; joints of poses.json, a"),
+        (POSES, lambda: write_annotated_poses(["elsewhere.jpg"]), "nothing in poses.json belongs to any picture"),
+        (POSES, lambda: write_annotated_poses([FRONT], (8, 9)), "02_1_front.jpg is 8 x 9 pixels there"),
+        (POSES, None, "deepfashion.poses: no "),
+        (POSES, lambda: Path("raw/poses.json").write_text(NO_POSES), "none has key"),
+        (SHARES | {"poses": "poses"}, write_one_prediction, "two names for one picture: "),
+        (PAIRS, lambda: write_pairs("x,y", header="a,b"), "the columns are 'a, b'; needed are 'from' and 'to'"),
+        (PAIRS, lambda: write_pairs("0001_c1s1_001051_01.jpg"), "has no pair of images of this split; image of the"),
     ],
-)  # fmt: skip
-def test_what_does_not_fit_is_one_error(kind, section, write, message, capsys):
+)
+def test_what_does_not_fit_is_one_error(section, write, message, capsys):
     write_market()
     write_fashion()
     if write:
         write()
-    write_params(kind, **section)
+    write_params("market1501" if section is PAIRS else "deepfashion", **section)
     assert run(main, ["mine"]) == 1
     error = capsys.readouterr().err
     assert message in error
