@@ -92,5 +92,4 @@ def real_people(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
-    """The folder of a run."""
     return tmp_path / "run"

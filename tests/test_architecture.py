@@ -68,7 +68,6 @@ def room(dotted: str) -> str:
 
 
 def module(path: Path) -> str:
-    """Return the dotted name of a file."""
     parts = path.with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 

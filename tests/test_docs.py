@@ -87,7 +87,6 @@ def fences(text: str, language: str) -> list[str]:
 
 
 def outside_blocks(text: str) -> str:
-    """Return a page without its blocks."""
     return re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
 
 
@@ -422,7 +421,6 @@ def test_lists_of_choices_are_complete():
 
 
 def recipe_map() -> dict[str, dict[str, str]]:
-    """Return the map of recipes in dvc.yaml."""
     return next(one["recipes"] for one in content("dvc.yaml")["vars"] if "recipes" in one)
 
 

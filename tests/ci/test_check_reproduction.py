@@ -62,7 +62,6 @@ stages:
 
 
 def git(*arguments: str) -> None:
-    """Run git in the current folder."""
     identity = ["-c", "user.name=tester", "-c", "user.email=tester@example.org"]
     subprocess.run(["git", *identity, *arguments], check=True, capture_output=True)
 

@@ -25,7 +25,6 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def wheel(source: Path) -> Path:
-    """The wheel of this copy."""
     command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir"]
     Project(source).run(*command, str(source.parent), ".")
     (file,) = source.parent.glob("*.whl")

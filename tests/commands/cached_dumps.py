@@ -61,11 +61,9 @@ class Repository:
         self.git("init", "-q", "-b", "main")
 
     def write_recipe(self, recipe: Mapping[str, Any]) -> None:
-        """Write the recipe of the workspace."""
         (self.folder / "params.yaml").write_text(to_yaml(dict(recipe)))
 
     def git(self, *arguments: str) -> None:
-        """Run git as somebody."""
         who = ["-c", "user.name=tester", "-c", "user.email=tester@example.org"]
         subprocess.run(["git", *who, *arguments], cwd=self.folder, check=True)
 

@@ -76,7 +76,6 @@ def opened(address: str, tab: str | None, size: str = "desktop") -> Iterator[Any
 
 
 def choose(page: Any, label: str, option: str, exact: bool = True) -> None:
-    """Choose an option of a select."""
     page.get_by_role("combobox", name=label).locator("visible=true").click()
     page.get_by_role("option", name=option, exact=exact).click()
     page.locator(".q-menu").first.wait_for(state="detached")  # it fades

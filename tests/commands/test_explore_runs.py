@@ -53,7 +53,6 @@ def write_live(live, steps, batches=5, epochs=None, factor=1.0):
 
 
 def write_run(root, name, steps=40, factor=1.0, trial=False):
-    """Write a run that has ended."""
     folder = root / "runs" / name
     live = (folder / "try" if trial else folder) / "live"
     write_live(live, steps, factor=factor)

@@ -33,7 +33,6 @@ def recipe(tmp_path, monkeypatch):
 
 
 def batches(recipe, count):
-    """The first batches of a training."""
     loaders = Loaders(
         recipe, build_datasets(recipe, "train"), build_datasets(recipe, "validation"), rank=0, ranks=1, pin=False
     )

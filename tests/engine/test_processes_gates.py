@@ -68,7 +68,6 @@ def train_all(folder):
 
 @pytest.fixture(scope="module")
 def two(tmp_path_factory):
-    """The run folders of two ranks."""
     folder = tmp_path_factory.mktemp("two")
     run_in_two(lambda: train_all(folder))
     return folder

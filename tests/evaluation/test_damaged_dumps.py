@@ -67,7 +67,6 @@ def whole(tmp_path_factory):
 
 @pytest.fixture
 def spoilt(whole, tmp_path):
-    """A copy of the run."""
     shutil.copytree(whole, tmp_path / "run")
     return tmp_path / "run"
 

@@ -179,7 +179,6 @@ def all_of_it(folder):
 
 @pytest.fixture(scope="module")
 def two(tmp_path_factory):
-    """The folder of two ranks."""
     folder = tmp_path_factory.mktemp("two")
     run_in_two(lambda: all_of_it(folder))
     return folder

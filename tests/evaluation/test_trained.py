@@ -28,8 +28,6 @@ from stages.pose_consistency import judging_content, refuse_other_joints
 
 
 class Split(toy.Ramps):
-    """Ramps of a split."""
-
     def __init__(self, length: int, split: str = "validation", jitter: float = 0.0) -> None:
         super().__init__(length, jitter)
         self.split = split

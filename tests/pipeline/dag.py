@@ -25,12 +25,10 @@ def _map(name: str, folder: Path) -> dict[str, dict[str, str]]:
 
 
 def datasets(folder: Path = ROOT) -> dict[str, dict[str, Any]]:
-    """Return the datasets of a project, by name."""
     return dict(read_yaml(folder / "data/params.yaml")["datasets"])
 
 
 def stages_of(recipe: str) -> set[str]:
-    """Return the stages of one recipe."""
     return {f"{stage}@{recipe}" for stage in OF_A_RECIPE}
 
 
@@ -40,6 +38,5 @@ def judging(recipe: str, folder: Path = ROOT) -> set[str]:
 
 
 def stages(folder: Path = ROOT) -> set[str]:
-    """Return all stages of a project."""
     first = {"code", *(f"prepare@{name}" for name in datasets(folder))}
     return first.union(*(stages_of(name) | judging(name, folder) for name in recipes(folder)))

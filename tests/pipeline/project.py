@@ -100,16 +100,13 @@ class Project:
         yaml.dump(content, self.folder / file)
 
     def commit(self, message: str) -> None:
-        """Commit everything that git does not ignore."""
         self.run("git", "add", "-A")
         self.run("git", "commit", "-qm", message)
 
     def lock(self) -> dict[str, Any]:
-        """Return the stages of dvc.lock."""
         return dict(YAML(typ="safe").load(self.folder / "dvc.lock")["stages"])
 
     def outputs(self) -> dict[str, str]:
-        """Return the hash of every output in dvc.lock."""
         return {out["path"]: out["md5"] for stage in self.lock().values() for out in stage["outs"]}
 
 

@@ -70,7 +70,6 @@ def test_a_line_makes_stale_exactly_what_runs_its_file_and_a_comment_or_docstrin
 
 
 def edit(path: Path, addition: str) -> None:
-    """Add a line to a file of code."""
     path.write_text(f"{path.read_text()}{addition}\n")
 
 

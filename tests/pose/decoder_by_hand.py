@@ -85,8 +85,6 @@ def grow(candidates, x, y, t, k, blend):
 
 
 class Occupancy:
-    """The occupancy grid."""
-
     def __init__(self, count, height, width):
         self.cells = np.zeros((count, height // 2 + 1, width // 2 + 1), dtype=bool)
 
@@ -192,7 +190,6 @@ class Decoder:
         return reached, *new
 
     def extend(self, pose, lists, k, reverse_match):
-        """Grow a pose."""
         queue, queued = [], set()
         ways = [way for a, b in self.connections for way in ((a, b), (b, a))]
 

@@ -154,7 +154,6 @@ class SmallProject:
         (stopped.folder / f"runs/{name}/resume").rename(self.folder / f"runs/{name}/resume")
 
     def remove(self, name: str) -> None:
-        """Remove a file or a folder, if it is there."""
         path = self.folder / name
         if path.is_dir():
             shutil.rmtree(path)

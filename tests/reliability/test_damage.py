@@ -165,7 +165,6 @@ def zeroed(path: Path, chance: random.Random, files: Sequence[Path]) -> None:
 
 
 def flipped(path: Path, chance: random.Random, files: Sequence[Path]) -> None:
-    """Flip one bit."""
     content = bytearray(path.read_bytes())
     if content:
         content[chance.randrange(len(content))] ^= 1 << chance.randrange(8)
@@ -194,7 +193,6 @@ def swapped(path: Path, chance: random.Random, files: Sequence[Path]) -> None:
 
 
 def appended(path: Path, chance: random.Random, files: Sequence[Path]) -> None:
-    """Add bytes to the end."""
     more = chance.choice([b"\0", b"\n", chance.randbytes(100), path.read_bytes()])
     rewrite(path, path.read_bytes() + more)
 

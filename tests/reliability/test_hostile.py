@@ -79,7 +79,6 @@ def recipes_mutated(*names: str) -> st.SearchStrategy[bytes]:
 
 
 def write(name: str, content: bytes) -> Path:
-    """Write a file below the current folder."""
     path = Path(name)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(content)
@@ -368,7 +367,6 @@ def toy_dump() -> dict[str, bytes]:
 
 
 def sums(files: dict[str, bytes]) -> bytes:
-    """Return the checksums of files."""
     return "".join(f"{hashlib.sha256(one).hexdigest()}  {name}\n" for name, one in files.items()).encode()
 
 

@@ -137,7 +137,6 @@ def sampled(training: psutil.Process, began: float, run: Path, temporary: Path) 
 
 
 def iteration(run: Path) -> int:
-    """Return how many iterations are in the log of losses."""
     try:
         return int((run / "live/losses.csv").read_bytes().splitlines()[-1].split(b",")[0])
     except (OSError, ValueError, IndexError):

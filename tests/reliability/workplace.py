@@ -65,7 +65,6 @@ class Workplace:
 
     @property
     def folder(self) -> Path:
-        """The folder of the project."""
         return self.project.folder
 
     def command(self, stage: str) -> list[str]:
@@ -98,7 +97,6 @@ class Workplace:
             copy(self.saved / name, self.folder / name)
 
     def remove(self, names: Iterable[str]) -> None:
-        """Remove files and folders of the project."""
         for name in names:
             path = self.folder / name
             if path.is_dir():
@@ -130,7 +128,6 @@ class Workplace:
             )  # fmt: skip
 
     def said(self) -> str:
-        """Return what the last command printed."""
         return self.log.read_text(errors="replace")
 
 

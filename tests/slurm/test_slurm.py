@@ -54,7 +54,6 @@ def training(project: Project) -> None:
 
 
 def points(project: Project) -> set[str]:
-    """Return the names of the resume points."""
     return {path.name for path in (project.folder / "runs/vunet/resume").glob("[0-9]*")}
 
 

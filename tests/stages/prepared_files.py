@@ -36,6 +36,5 @@ def content(folder: Path) -> dict[str, bytes]:
 
 
 def rows(path: Path) -> list[dict[str, str]]:
-    """Return the rows of a CSV file."""
     with path.open(newline="") as file:
         return list(csv.DictReader(file))

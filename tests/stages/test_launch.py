@@ -117,7 +117,6 @@ def training(folder: Path, child: subprocess.Popen[str]) -> None:
 
 
 def points(folder: Path) -> set[str]:
-    """Return the names of the resume points."""
     return {path.name for path in (folder / "run/resume").glob("[0-9]*")}
 
 

@@ -31,7 +31,6 @@ def pixels(number, width=16):
 
 
 def write(path, image):
-    """Write an RGB image."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     assert cv2.imwrite(str(path), image[..., ::-1])

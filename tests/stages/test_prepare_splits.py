@@ -51,7 +51,6 @@ def write_people(name, numbers, identities=None, annotated=True):
 
 
 def images_of(split):
-    """Return the ids of a split's images."""
     return {one["id"] for one in json.loads((PREPARED / f"{split}.json").read_text())["images"]}
 
 

@@ -50,7 +50,6 @@ def train(run, changes=None, content=None, gives=True):
 
 
 def whole(run, changes=None, content=None):
-    """Train without shared states."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("FIGURA_STATES", "off")
         return train(run, {"runtime.resume_every": 100, "runtime.log_every": 100} | (changes or {}), content)

@@ -23,7 +23,6 @@ ALTERED = "vunet.reconstruction.l1_person"
 
 @pytest.fixture
 def remote(published: Project, tmp_path: Path) -> Path:
-    """The DVC remote of the published project."""
     return shutil.copytree(published.folder.parent / "remote", tmp_path / "remote")
 
 

@@ -15,7 +15,6 @@ def load(path: Path) -> dict[str, Any]:
 
 
 def named(stem: str) -> dict[str, Any]:
-    """Return the content of a workflow."""
     return load(ROOT / f".github/workflows/{stem}.yml")
 
 
