@@ -9,10 +9,7 @@ import toy
 import toy_pairs
 
 from figura.base.yaml12 import read_yaml, to_yaml
-from figura.commands.explore.browsing import (
-    numeric,
-    open_dataset,
-)
+from figura.commands.explore.browsing import numeric, open_dataset
 from figura.engine.build import build_datasets
 from figura.engine.data import Mixture
 

@@ -20,20 +20,8 @@ from figura.commands.explore.cache import Cache
 from figura.commands.explore.project import Project
 from figura.commands.explore.try_labels import label_translator, painted, palette_of
 from figura.commands.explore.try_photos import photo_results
-from figura.commands.explore.trying import (
-    read_recipes,
-    recipes_on,
-    shrunk,
-    uploaded_picture,
-    validation_dataset,
-)
-from figura.commands.explore.trying_people import (
-    best_person,
-    nearest_joint,
-    people_trial,
-    with_joint,
-    without_joint,
-)
+from figura.commands.explore.trying import read_recipes, recipes_on, shrunk, uploaded_picture, validation_dataset
+from figura.commands.explore.trying_people import best_person, nearest_joint, people_trial, with_joint, without_joint
 from figura.prediction.result import Box, Person
 from figura.recipe.pipeline import entries
 from figura.recipe.schema import Recipe

@@ -59,11 +59,7 @@ def test_damage_to_any_tensor(which, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("which", "module", "said"),
     [
-        (
-            "basicsr",
-            "conv_first",
-            "no tensor conv_first.weight: the file is damaged, or holds another network",
-        ),
+        ("basicsr", "conv_first", "no tensor conv_first.weight: the file is damaged, or holds another network"),
         ("basicsr", "body.0", "there is body.1, but no body.0"),
         ("numbered", "model.10", "the convolutions behind model.1 are numbered 3, 6, 8, not"),
         ("patches", "model.5", "there is no tensor model.5.weight"),

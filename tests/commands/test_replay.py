@@ -26,7 +26,6 @@ OWN = {"losses.own.inputs": {"image": "image", "target": "y"}, "losses.own.weigh
 
 
 def replay(run, step=AT, live="live"):
-    """Return the lines of a replay."""
     return replayed(read_yaml(run / live / "recipe.yaml"), run / live, step)[0]
 
 
@@ -133,9 +132,7 @@ def pictures(name):
 
 
 PAINT = "steps.painter.injectors"
-OF_EMA = {
-    f"{PAINT}.again": toy.PAINT | {"weights": "ema", "outputs": {"image": "second"}},
-}
+OF_EMA = {f"{PAINT}.again": toy.PAINT | {"weights": "ema", "outputs": {"image": "second"}}}
 CASES = {
     "weight of the first layer": (None, plant("painter", "layer.weight"), "layer painter.layer (Conv2d, its weight)"),
     "too large a weight": (None, plant("painter", "layer.weight", value=3e38), "layer painter.layer (Conv2d)"),

@@ -32,10 +32,7 @@ vars:
   - pose_consistency:
       toy: {params: judge.yaml, metrics: judged}
 """
-SUMMARY = {
-    "psnr": {"value": 21.123456, "low": 20.5, "high": 22.25, "baseline": 15.75},
-    "<i>odd</i>": {"value": 3},
-}
+SUMMARY = {"psnr": {"value": 21.123456, "low": 20.5, "high": 22.25, "baseline": 15.75}, "<i>odd</i>": {"value": 3}}
 FULL = {"a": {"psnr": {"value": 21.123456, "low": 20.5, "high": 22.25}, "odd": 3, "deep": {"share": 0.123456}}}
 
 

@@ -216,11 +216,7 @@ def test_a_table_grows_and_keeps_what_it_has(tmp_path):
     [
         (eval_dump.main, ("run", "--output", "run/dump"), "this folder is DVC's"),
         (eval_dump.main, ("run", "--output", "run"), "something else than a dump"),
-        (
-            eval_dump.main,
-            ("run", "--checkpoint", "run/model", "--output", "run/model/out"),
-            "lies in the model folder run/model",
-        ),
+        (eval_dump.main, ("run", "--checkpoint", "run/model", "--output", "run/model/out"), "lies in the model folder"),
         (eval_dump.main, ("run/model",), "--output: missing; run/model is a model folder, where no dump belongs"),
         (watch_main, ("run/checkpoints", "run/checkpoints/out"), "lies in the folder of the checkpoints"),
         (watch_main, ("run/model", "out"), "is a model folder"),

@@ -173,11 +173,7 @@ def test_less_is_saved():
 @pytest.mark.parametrize(
     ("network", "chosen", "said"),
     [
-        (
-            HERE,
-            ["unit.1"],
-            r"networks.painter.checkpointing: Tower has no module 'unit.1' .*; it consists of first",
-        ),
+        (HERE, ["unit.1"], r"networks.painter.checkpointing: Tower has no module 'unit.1' .*; it consists of first"),
         ("toy.Painter", True, r"Painter has no list of blocks to choose from; write the names of modules"),
     ],
 )

@@ -226,10 +226,7 @@ def test_the_network_of_a_loss_stays_as_it_is(tmp_path):
         ({"type": "torch.nn.L1Loss", "reduction": "men"} | ROLES, "men is not a valid value for reduction"),
         ({"type": "toy.Painter", "inputs": {"x": "image"}, "weight": 1.0}, "gives a dict; a tensor is needed"),
         ({"type": "test_package_parts.make", "inputs": {}, "weight": 1.0}, "annotated to return a torch.Tensor"),
-        (
-            {"type": "torch.nn.Flatten", "start_dim": 0, "inputs": {"input": "image"}, "weight": 1.0},
-            "gives shape (32,)",
-        ),
+        ({"type": "torch.nn.Flatten", "start_dim": 0, "inputs": {"input": "image"}, "weight": 1.0}, "shape (32,)"),
     ],
 )
 def test_what_is_wrong_with_a_loss_is_told_in_a_line(tmp_path, loss, said):

@@ -185,10 +185,7 @@ def test_a_loss_gives_one_value_an_instance():
 
 def test_groups_of_parameters_have_their_own_options():
     networks = {"net": nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2), nn.Conv2d(2, 1, 1))}
-    groups = {
-        "norms": Group(pattern=r"net\.1\.", weight_decay=0.0),
-        "biases": Group(pattern=r"bias$", lr=0.5),
-    }
+    groups = {"norms": Group(pattern=r"net\.1\.", weight_decay=0.0), "biases": Group(pattern=r"bias$", lr=0.5)}
     found = parameter_groups(networks, groups)
     names = {id(parameter): name for name, parameter in networks["net"].named_parameters()}
     assert [[names[id(p)] for p in group["params"]] for group in found] == [

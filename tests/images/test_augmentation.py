@@ -87,11 +87,7 @@ def test_quarter_turns_are_equally_likely_and_odd_ones_left_out_where_the_size_w
 
 
 @pytest.mark.parametrize(
-    ("section", "name", "more"),
-    [
-        ("both", "horizontal_flip", {}),
-        ("input", "gaussian_noise", {"std": [0.2, 0.3]}),
-    ],
+    ("section", "name", "more"), [("both", "horizontal_flip", {}), ("input", "gaussian_noise", {"std": [0.2, 0.3]})]
 )
 def test_chances_are_honoured(section, name, more):
     x, random = picture(4, 12, 12, 3), np.random.default_rng(5)

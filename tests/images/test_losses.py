@@ -5,16 +5,7 @@ import pytest
 import torch
 from scipy.ndimage import correlate
 
-from models.images.pixel_losses import (
-    L1,
-    L2,
-    Cosine,
-    Direct,
-    FocalFrequency,
-    Gradient,
-    Laplacian,
-    Sobel,
-)
+from models.images.pixel_losses import L1, L2, Cosine, Direct, FocalFrequency, Gradient, Laplacian, Sobel
 
 RANDOM = np.random.default_rng(8)
 IMAGE, TARGET = RANDOM.uniform(-1, 1, (2, 3, 4, 5, 6))

@@ -159,11 +159,7 @@ def failing(monkeypatch, kind, name, at):
 
 @pytest.mark.parametrize(
     ("kind", "name", "at", "ranks"),
-    [
-        (Evaluation, "_examples", 1, 2),
-        (OnlineScores, "_clear", 0, 2),
-        (Dump, "read", 0, 1),
-    ],
+    [(Evaluation, "_examples", 1, 2), (OnlineScores, "_clear", 0, 2), (Dump, "read", 0, 1)],
 )
 def test_a_disk_that_fails_is_a_warning_on_every_rank(run, monkeypatch, capfd, kind, name, at, ranks):
     failing(monkeypatch, kind, name, at)

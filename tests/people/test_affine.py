@@ -140,10 +140,7 @@ def test_crop_of_what_is_larger_than_the_square_stays_in_it():
 
 
 def test_at_most_one_kind_of_rotation_with_the_chances_asked_for():
-    settings = {
-        "orientation_invariant": {"chance": 0.2},
-        "rotation": {"chance": 0.4, "degrees": (10.0, 30.0)},
-    }
+    settings = {"orientation_invariant": {"chance": 0.2}, "rotation": {"chance": 0.4, "degrees": (10.0, 30.0)}}
     degrees = np.array(
         [np.degrees(np.arctan2(one.matrix[0, 1], one.matrix[0, 0])) % 360 for one in draws(50, 50, 161, settings, 2000)]
     )

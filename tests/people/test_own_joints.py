@@ -215,20 +215,12 @@ def test_settings_name_joints_that_the_category_does_not(tmp_path):
 @pytest.mark.parametrize(
     ("change", "settings", "message"),
     [
-        (
-            {},
-            {"connections": [["nose", "tial"]]},
-            r"coco\.keypoints\.connections: no keypoint 'tial' \(did you mean 'ta",
-        ),
+        ({}, {"connections": [["nose", "tial"]]}, r"coco\.keypoints\.connections: no keypoint 'tial' \(did"),
         ({}, {"sigmas": [0.1]}, r"coco\.keypoints: sigmas of shape \(1,\): \(5,\) is needed"),
         ({}, {"keypoints": ["a", "b"]}, r"keypoints\.keypoints: found 2 names; .* has 5 keypoints: nose"),
         ({}, {"set": "ap10k"}, r"coco\.keypoints: the set 'ap10k' has 17 joints, left_eye.*a\.json has 5, nose, left"),
         ({"skeleton": [[0, 5]]}, {}, r"dog: skeleton: found \[0, 5\]; expected joints from 1 to 5"),
-        (
-            {"sigmas": 0.1},
-            {},
-            r"dog: sigmas: found 0\.1; expected a list; correct it, or write it to coco\.keypoints",
-        ),
+        ({"sigmas": 0.1}, {}, r"dog: sigmas: found 0\.1; expected a list; correct it, or write it to coco\.keypoints"),
         ({"flip_pairs": [["nose", "noose"]]}, {}, r"dog: flip_pairs: found \['nose', 'noose'\]"),
     ],
 )
@@ -453,10 +445,7 @@ def test_a_test_set_of_images_alone(tmp_path, categories):
     ("category", "message"),
     [
         (DOG | {"id": 19}, r"people are 'dog' with id 19; in the file of another split they are 'dog' with id 18"),
-        (
-            DOG | {"keypoints": [*JOINTS[:4], "eye"]},
-            "dog has the joints nose, left_paw, right_paw, tail, eye; in the file",
-        ),
+        (DOG | {"keypoints": [*JOINTS[:4], "eye"]}, "dog has the joints nose, left_paw, right_paw, tail, eye"),
         ({"id": 18, "name": "cat"}, "id 18 is 'cat', and 'dog' in the file of another split"),
     ],
 )

@@ -203,10 +203,7 @@ def test_a_list_of_pairs(folder):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (
-            None,
-            r"train\.pairs\.csv: no such file; `appearance: pairs` needs this list, appearance_id,annotation_id",
-        ),
+        (None, r"train\.pairs\.csv: no such file; `appearance: pairs` needs this list, appearance_id,annotation_id"),
         ("from,to\n1,2\n", r"line 1: found 'from,to'; expected appearance_id,annotation_id"),
         ("appearance_id,annotation_id\n1,2\n1\n", "line 3: found '1'; expected two annotation ids"),
         ("appearance_id,annotation_id\n", r"pairs\.csv: the list is empty"),

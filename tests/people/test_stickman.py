@@ -125,8 +125,7 @@ def skeleton(names, connections, flip=None):
 
 
 DOG = skeleton(
-    ["nose", "left_paw", "right_paw", "tail", "tag"],
-    [["nose", "left_paw"], ["nose", "right_paw"], ["nose", "tail"]],
+    ["nose", "left_paw", "right_paw", "tail", "tag"], [["nose", "left_paw"], ["nose", "right_paw"], ["nose", "tail"]]
 )
 
 

@@ -21,11 +21,7 @@ from figura.synthetic.canvas import Canvas, instance_of
 from figura.synthetic.catalogue import CatalogueSettings
 from figura.synthetic.figure import build
 from figura.synthetic.identity import draw_identity
-from figura.synthetic.pose import (
-    Pose,
-    draw_pose,
-    place,
-)
+from figura.synthetic.pose import Pose, draw_pose, place
 from figura.synthetic.resampling import cubic, enlarge, linear, sample
 from figura.synthetic.scene import compose, draw_scene
 from figura.synthetic.staging import Stage, draw_actors, overlap, stand

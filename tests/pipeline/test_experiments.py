@@ -45,10 +45,7 @@ def test_a_try_is_never_beside_a_result_and_goes_without_a_trace(project: Projec
     assert {name for name, row in rows.items() if "diff" in row} == set()
     assert {name.startswith("try.") for name, row in rows.items() if row["new"] is not None} == {True}
     for command, said in (
-        (
-            ["compare", "HEAD", "quick", "--recipe", "vunet"],
-            "error: quick: vunet is a try there (train.try)",
-        ),
+        (["compare", "HEAD", "quick", "--recipe", "vunet"], "error: quick: vunet is a try there (train.try)"),
         (["gate"], "error: metrics/full/vunet.json: metrics of a try"),
     ):
         assert project.run("figura", *command, code=1).stderr.startswith(said)
@@ -79,7 +76,6 @@ def test_every_recipe_goes_on_from_a_shorter_training(project: Project) -> None:
 
 
 def trained(project: Project) -> dict[str, str]:
-    """Return the hash of what each training writes."""
     return {path: one for path, one in project.outputs().items() if path.endswith(("/model", "/history"))}
 
 

@@ -188,12 +188,7 @@ def test_initialisation(kind, expected):
 # --- the discriminator ---
 
 # n_layers: receptive field, parameters, logits a side at 256 px
-TABLE = {
-    1: (10, 7_233, 127),
-    3: (34, 665_665, 62),
-    4: (70, 2_766_913, 30),
-    7: (574, 15_349_825, 2),
-}
+TABLE = {1: (10, 7_233, 127), 3: (34, 665_665, 62), 4: (70, 2_766_913, 30), 7: (574, 15_349_825, 2)}
 
 
 @pytest.mark.parametrize("n_layers", TABLE)

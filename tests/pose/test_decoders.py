@@ -461,11 +461,7 @@ class TestBoxes:
     def test_agrees_with_the_text(self, soft):
         generator = np.random.default_rng(2)
         boxes = np.column_stack(
-            [
-                generator.uniform(0, 60, (14, 2)),
-                generator.uniform(25, 70, (14, 2)),
-                generator.integers(0, 2, 14),
-            ]
+            [generator.uniform(0, 60, (14, 2)), generator.uniform(25, 70, (14, 2)), generator.integers(0, 2, 14)]
         )
         cifdet = fields_of_boxes(*boxes.tolist()[:7], *np.add(boxes[7:], (0, 0, 5, 12, 0)).tolist(), categories=3)
         cifdet[:, 1] *= generator.uniform(0.7, 1.1, cifdet[:, 1].shape)

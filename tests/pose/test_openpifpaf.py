@@ -197,11 +197,7 @@ class Attack:
 @pytest.mark.parametrize("function", [os.system, subprocess.call, eval, exec, os.mkdir])
 def test_nothing_that_a_file_asks_for_is_run(function, tmp_path):
     made, path = tmp_path / "made", tmp_path / "attack.pt"
-    arguments = {
-        os.system: f"mkdir {made}",
-        subprocess.call: ["mkdir", str(made)],
-        os.mkdir: str(made),
-    }
+    arguments = {os.system: f"mkdir {made}", subprocess.call: ["mkdir", str(made)], os.mkdir: str(made)}
     argument = arguments.get(function, f"__import__('os').mkdir({str(made)!r})")
     weights = {"base_net.conv5.0.weight": torch.ones(2, 2)}
     torch.save({"model": weights, "meta": Attack(function, argument)}, path)

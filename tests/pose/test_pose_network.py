@@ -158,11 +158,7 @@ OPTIONS = [
 
 def network(name, heads=None, meta=True, batch_norm_eps=1e-3, **options):
     with torch.device("meta" if meta else "cpu"):
-        return PoseNetwork(
-            backbone={"name": name, **options},
-            heads=heads or COCO_HEADS,
-            batch_norm_eps=batch_norm_eps,
-        )
+        return PoseNetwork(backbone={"name": name, **options}, heads=heads or COCO_HEADS, batch_norm_eps=batch_norm_eps)
 
 
 @pytest.mark.parametrize(("name", "options", "stride", "channels"), OPTIONS)

@@ -20,13 +20,7 @@ from figura.show.drawing import drawing_of
 from models.pose import plots as pose_plots
 from models.pose.coco_evaluation import ImageMatches
 from models.pose.decode.field_images import COLOURS as FIELD_COLOURS
-from models.pose.decode.field_images import (
-    Field,
-    confidence_picture,
-    predicted_field,
-    target_field,
-    vectors_picture,
-)
+from models.pose.decode.field_images import Field, confidence_picture, predicted_field, target_field, vectors_picture
 from models.pose.decode.injectors import FieldPictures, HeadFields
 from models.pose.decode.overlays import COLOURS, OverlayStyle, overlay
 from models.pose.drawing import SceneDrawing
@@ -162,10 +156,7 @@ def test_target_and_the_same_prediction_look_alike():
     for kind, (target, prediction) in layouts.items():
         pictures = [
             vectors_picture(BLACK, field, 8, ZOOM)
-            for field in (
-                target_field(kind, np.concatenate(target)),
-                predicted_field(kind, np.concatenate(prediction)),
-            )
+            for field in (target_field(kind, np.concatenate(target)), predicted_field(kind, np.concatenate(prediction)))
         ]
         np.testing.assert_array_equal(*pictures)
         assert (pictures[0] != 128).any()

@@ -17,12 +17,7 @@ from figura.data.formats.skeletons import skeleton_from
 from figura.report.interfaces import Bootstrap, NotApplicableError
 from models.pose.argument_types import skeleton_of
 from models.pose.coco_evaluation import Evaluation
-from models.pose.coco_scores import (
-    BoxAP,
-    KeypointAP,
-    KeypointErrors,
-    MedianPoseAP,
-)
+from models.pose.coco_scores import BoxAP, KeypointAP, KeypointErrors, MedianPoseAP
 from models.pose.dump_evaluation import evaluate
 from models.pose.field_scores import FieldMaxima, maxima
 

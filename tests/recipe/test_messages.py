@@ -99,10 +99,7 @@ DATA: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     ),
     PIX: (images("x", "y"), images("x", "y")),
     POSE: (images("image", side=81) | FIELDS, images("image", side=81) | FIELDS | RECORDED),
-    SR: (
-        images("hq") | images("lq", side=32),
-        images("hq", "bicubic", "lanczos", side=96) | images("lq", side=48),
-    ),
+    SR: (images("hq") | images("lq", side=32), images("hq", "bicubic", "lanczos", side=96) | images("lq", side=48)),
 }
 
 

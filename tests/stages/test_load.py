@@ -44,8 +44,7 @@ def test_without_counts_nobody_is_busy(tmp_path: Path, content: str | None) -> N
 
 
 @pytest.mark.parametrize(
-    ("cores", "busy", "wait"),
-    [(2, 0.4, load.SPIN), (2, 0.5, load.SLEEP), (20, 1.9, load.SPIN), (20, 2.0, load.SLEEP)],
+    ("cores", "busy", "wait"), [(2, 0.4, load.SPIN), (2, 0.5, load.SLEEP), (20, 1.9, load.SPIN), (20, 2.0, load.SLEEP)]
 )
 def test_threads_sleep_beside_other_work(monkeypatch: pytest.MonkeyPatch, cores: int, busy: float, wait: dict) -> None:
     monkeypatch.setattr(load, "busy_cores", lambda *_: busy)

@@ -184,11 +184,7 @@ def test_faulty_labels_are_listed(row, reason):
         (POSE.replace("images/val", "../../etc"), {}, "val: no folder ../../etc below"),
         (POSE.replace("[3, 3]", "[1e9, 3]"), {}, "kpt_shape: found ['1e9', 3]; expected [number of joints, 2 or 3]"),
         (POSE.replace("[3, 3]", "[100000000, 3]"), {}, "kpt_shape: found [100000000, 3]"),
-        (
-            POSE.replace("[0, 2, 1]", "[1, 2, 0]"),
-            {},
-            "flip_idx: found [1, 2, 0]; expected each number from 0 to 2 once",
-        ),
+        (POSE.replace("[0, 2, 1]", "[1, 2, 0]"), {}, "flip_idx: found [1, 2, 0]; expected each number"),
         (POSE.replace("  0: dog", " []"), {}, "names: the classes are needed"),
         ("names: !!python/object/apply:os.system [ls]", {}, "data.yaml: no readable YAML"),
         ("[" * 300, {}, "data.yaml: no readable YAML"),

@@ -9,17 +9,7 @@ import pytest
 import torch
 import toy
 from torch.utils.data import default_collate
-from trainings import (
-    QUIET,
-    Killed,
-    Recording,
-    assert_same,
-    fit,
-    history,
-    outputs,
-    trained,
-    weights,
-)
+from trainings import QUIET, Killed, Recording, assert_same, fit, history, outputs, trained, weights
 
 from figura.base.errors import UserError
 from figura.base.seeding import generator, seed_here
