@@ -199,6 +199,7 @@ SAME = {
     ),
     "joints as texts": (joints(lambda n, x, y, flag: (str(x), f" {y} ", str(flag))), {TEXTS: COUNT}),
     "nested": (TRIPLES, {FORM: COUNT}),
+    "objects": (joints(lambda n, x, y, flag: [{"x": x, "y": y, "v": flag}]), {FORM: COUNT}),
     "by name": (
         each(lambda one: one.update(keypoints={
             name: one["keypoints"][3 * n : 3 * n + 3] for n, name in enumerate(KEYPOINTS)
