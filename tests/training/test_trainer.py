@@ -231,6 +231,22 @@ def test_evaluations_change_no_weights(run, reference, every):
     assert [row["step"] for row in history(run, "validation")] == steps[every]
 
 
+def test_validation_is_the_mean_over_the_sorted_split(run):
+    quiet = {"steps.painter.injectors.paint.args": {}, "data.validation.ramps.length": 7}
+    trainer = trained(run, quiet)
+    data = toy.Ramps(7)
+    examples = [data.example(index, generator(3, "example", "ramps", 0, index)) for index in range(7)]
+    painter = trainer.networks.ema["painter"].eval()
+    with torch.no_grad():
+        error = np.stack([
+            np.abs(painter(torch.from_numpy(e["x"])[None])["image"][0].numpy().astype(np.float64) - e["y"])
+            for e in examples
+        ])  # fmt: skip
+    row = history(run, "validation")[-1]
+    assert row["distance.raw"] == pytest.approx(error.mean(), rel=1e-6)
+    assert row["square.raw"] == pytest.approx((error**2).mean(), rel=1e-6)
+
+
 def test_operations_and_modes(run):
     """`log_op` and `eval_op` look, give what they promise, and leave weights, statistics, modes and the clock alone."""
     trainer = Trainer(toy.checked(GAN, toy.gan()), run)
