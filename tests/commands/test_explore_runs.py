@@ -19,8 +19,7 @@ from figura.base.errors import UserError
 from figura.base.pictures import write_png
 from figura.base.yaml12 import to_yaml
 from figura.commands import live_log
-from figura.commands.explore import run_control, run_curves, run_locks, runs
-from figura.commands.explore.project import Project
+from figura.commands.explore import run_control, run_curves, runs
 
 HOLDER = """
 import sys, time
@@ -84,15 +83,13 @@ def training(folder, code=HOLDER):
         process.stdout.close()
 
 
-def project_in(root, *recipes):
-    return Project(root, {name: {"params": f"{name}.yaml"} for name in recipes})
-
-
-def curves_of(run):
-    return run_curves.Curves().read(run)
+@pytest.fixture(autouse=True)
+def project(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
 
 
 def test_states(tmp_path):
+    assert runs.list_runs() == []
     write_run(tmp_path, "whole")
     write_run(tmp_path, "group/inner", steps=20)
     write_run(tmp_path, "trial", trial=True)
@@ -102,8 +99,7 @@ def test_states(tmp_path):
     (tmp_path / "runs/halfway/resume/writing").mkdir()
     write_live(tmp_path / "runs/epochs/live", 10, epochs=4)
     (tmp_path / "runs/judge/dump").mkdir(parents=True)
-    assert runs.list_runs(tmp_path / "elsewhere") == []
-    listed = {one.name: one for one in runs.list_runs(tmp_path, ["whole", "new"])}
+    listed = {one.name: one for one in runs.list_runs(["whole", "new"])}
     assert {name: one.state_text for name, one in listed.items()} == {
         "broken": "ended without a model",
         "epochs": "ended without a model",
@@ -118,11 +114,11 @@ def test_states(tmp_path):
         "broken": (15, 40), "epochs": (10, None), "group/inner": (20, 40), "halfway": (25, 40), "new": (None, None),
         "trial": (40, 40), "whole": (40, 40),
     }  # fmt: skip
-    assert listed["trial"].live == tmp_path / "runs/trial/try/live"
+    assert listed["trial"].live == Path("runs/trial/try/live")
     assert listed["whole"].mtime > 0 == listed["new"].mtime
     assert runs.summary(listed["whole"]).startswith("trained; step 40 of 40; last written 2")
     new = listed["new"]
-    assert (curves_of(new), runs.samples(new), runs.output_tail(new, 5)) == ({}, {}, [])
+    assert (run_curves.curves_of(new), runs.samples(new), runs.output_tail(new, 5)) == ({}, {}, [])
     assert runs.summary(new) == "never trained"
 
 
@@ -134,10 +130,10 @@ def test_damaged_files_are_left_out_of_the_list(tmp_path):
     for name in ("live", "model"):
         (folder / name / "recipe.yaml").write_text("train: [\n")
     os.mkfifo(tmp_path / "runs/odd/.lock")
-    (one,) = runs.list_runs(tmp_path)
+    (one,) = runs.list_runs()
     assert (one.state_text, one.step, one.steps) == ("trained", None, None)
     with pytest.raises(UserError, match=r"train\.csv"):
-        curves_of(one)
+        run_curves.curves_of(one)
 
 
 def test_a_try_that_trains_and_is_stopped(tmp_path):
@@ -145,20 +141,20 @@ def test_a_try_that_trains_and_is_stopped(tmp_path):
     write_live(folder / "try/live", 10)
     for name in ("", "losses.csv", "log.jsonl"):
         os.utime(folder / "live" / name, (1, 1))
-    assert run_locks.lock_holder(folder) is None
+    assert runs.lock_holder(folder) is None
     with training(folder) as process:
-        holder = run_locks.lock_holder(folder)
-        assert (holder.process, run_locks.locking_process(folder)) == (process.pid, process.pid)
-        one = runs.read_run(tmp_path, "toy")
+        holder = runs.lock_holder(folder)
+        assert (holder.process, runs.locking_process(folder)) == (process.pid, process.pid)
+        one = runs.read_run("toy")
         assert one.state_text.startswith(f"training (process {process.pid} on ")
-        assert (one.live, one.step) == (folder / "try/live", 10)  # which is written now
+        assert (one.live, one.step) == (Path("runs/toy/try/live"), 10)  # which is written now
         with pytest.raises(UserError, match=f"process {process.pid} on .* is at work there"):
-            run_control.resume(project_in(tmp_path, "toy"), "toy")
+            run_control.resume("toy")
         assert run_control.stop(one).process == process.pid
         assert process.wait(10) == -signal.SIGTERM
     assert (folder / ".lock").exists()  # left by a killed process: the kernel says that nobody holds it
-    one = runs.read_run(tmp_path, "toy")
-    assert (one.state, one.live) == ("trained", folder / "live")
+    one = runs.read_run("toy")
+    assert (one.state, one.live) == ("trained", Path("runs/toy/live"))
     with pytest.raises(UserError, match="no process is at work there"):
         run_control.stop(one)
 
@@ -167,18 +163,18 @@ def test_looking_at_a_lock_takes_none(tmp_path):
     """A training that starts at the same time is not refused."""
     folder = write_run(tmp_path, "toy")
     (folder / ".lock").touch()
-    assert run_locks.locking_process(folder) is None
+    assert runs.locking_process(folder) is None
     with (folder / ".lock").open("r+") as file:  # POSIX locks are of a process: this one could take it, and has not
-        assert run_locks.locking_process(folder) is None
+        assert runs.locking_process(folder) is None
         with training(folder):
-            assert run_locks.locking_process(folder) is not None
+            assert runs.locking_process(folder) is not None
             with pytest.raises(BlockingIOError):
                 fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def test_curves_of_a_run_that_has_ended(tmp_path):
     write_run(tmp_path, "toy")
-    curves = curves_of(runs.read_run(tmp_path, "toy"))
+    curves = run_curves.curves_of(runs.read_run("toy"))
     assert list(curves)[:2] == ["train.total", "validation.total"]
     assert set(curves) == {
         "train.total", "validation.total", "train.L1", "weighted.L1", "weight.L1", "lr.main", "validation.L1",
@@ -188,14 +184,14 @@ def test_curves_of_a_run_that_has_ended(tmp_path):
     assert curves["validation.total"][1] == pytest.approx([2 / 10, 2 / 20, 2 / 30, 2 / 40])
     assert curves["images_per_second"] == ([10, 20, 30, 40], [12.5] * 4)
     shutil.rmtree(tmp_path / "runs/toy/live")  # of another machine
-    assert curves_of(runs.read_run(tmp_path, "toy"))["train.L1"] == curves["train.L1"]
+    assert run_curves.curves_of(runs.read_run("toy"))["train.L1"] == curves["train.L1"]
 
 
 def test_curves_grow_and_lines_that_are_no_records_are_left_out(tmp_path):
     log = tmp_path / "runs/toy/live/log.jsonl"
     write_live(log.parent, 20)
-    curves, run = run_curves.Curves(), runs.read_run(tmp_path, "toy")
-    assert curves.read(run)["train.L1"] == ([10, 20], pytest.approx([1 / 10, 1 / 20]))
+    run = runs.read_run("toy")
+    assert run_curves.curves_of(run)["train.L1"] == ([10, 20], pytest.approx([1 / 10, 1 / 20]))
     odd = b'\n\n\xff,\xfe\n"\n[1]\nnull\n{"step": 1e999, "lr.main": 1}\n{"step": -1, "lr.main": 1}\n[[' + b"[" * 9999
     for text, steps, values in (
         (b'{"step": 30, "train.L1": 0.5}\n{"step": 4', [10, 20, 30], [0.1, 0.05, 0.5]),  # half a line waits
@@ -206,7 +202,7 @@ def test_curves_grow_and_lines_that_are_no_records_are_left_out(tmp_path):
         with log.open("ab") as file:
             file.write(text)
         os.utime(log, ns=(0, log.stat().st_size))
-        assert curves.read(run)["train.L1"] == (steps, pytest.approx(values))
+        assert run_curves.curves_of(run)["train.L1"] == (steps, pytest.approx(values))
 
 
 def test_sheets_and_output(tmp_path):
@@ -214,7 +210,7 @@ def test_sheets_and_output(tmp_path):
     (folder / "live/samples/00000020-train.png").touch()
     (folder / "live/samples/.00000030.abcdefgh.png").touch()
     (folder / "live/explore.log").write_bytes(b"first\n10%\r20%\r\n\x1b[31mred\xff\nhalf")
-    one = runs.read_run(tmp_path, "toy")
+    one = runs.read_run("toy")
     sheets = runs.samples(one)
     assert {kind: list(steps) for kind, steps in sheets.items()} == {"validation": [10, 20, 30, 40], "train": [20]}
     assert runs.sheet_at(sheets["validation"], 35)[0] == 30
@@ -250,7 +246,7 @@ def test_stop_refuses(tmp_path, change, message):
         said = json.loads((folder / ".lock").read_text())
         (folder / ".lock").write_text(json.dumps(said | change))
         with pytest.raises(UserError, match=message):
-            run_control.stop(runs.read_run(tmp_path, "toy"))
+            run_control.stop(runs.read_run("toy"))
         assert process.poll() is None
 
 
@@ -262,13 +258,12 @@ def fake_dvc(folder, code):
 
 def test_resume_starts_dvc_once(tmp_path):
     fake_dvc(tmp_path, "import sys, time; print(sys.argv[1:], flush=True); time.sleep(60)")
-    project = project_in(tmp_path, "toy")
-    number = run_control.resume(project, "toy")
+    number = run_control.resume("toy")
     try:
         assert os.getsid(number) == number  # it survives this process
         with pytest.raises(UserError, match=f"at work for it already, process {number}"):
-            run_control.resume(project, "toy")
-        one = runs.read_run(tmp_path, "toy")
+            run_control.resume("toy")
+        one = runs.read_run("toy")
         assert one.state == "never trained"  # nothing but the output yet
         assert f"is at work, process {number}" in run_control.launch_status(one)
         limit = time.monotonic() + 10
@@ -278,10 +273,5 @@ def test_resume_starts_dvc_once(tmp_path):
         assert told[1] == "['repro', 'train@toy']"
     finally:
         os.kill(number, signal.SIGKILL)
-        run_control._dvc_processes[one.folder].wait()
+        run_control._dvc_processes["toy"].wait()
     assert "ended with status" in run_control.launch_status(one)
-
-
-def test_resume_refuses_what_is_no_recipe(tmp_path):
-    with pytest.raises(UserError, match=r"dvc\.yaml has no such recipe; there are toy"):
-        run_control.resume(project_in(tmp_path, "toy"), "../../etc")

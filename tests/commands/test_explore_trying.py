@@ -17,7 +17,6 @@ import figura
 from figura.base.errors import UserError
 from figura.base.pictures import encode_jpeg, encode_png, read_picture
 from figura.commands.explore.cache import Cache
-from figura.commands.explore.project import Project
 from figura.commands.explore.try_labels import label_translator, painted, palette_of
 from figura.commands.explore.try_photos import photo_results
 from figura.commands.explore.trying import read_recipes, recipes_on, shrunk, uploaded_picture, validation_dataset
@@ -38,53 +37,46 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def opened() -> Project:
-    return Project(Path.cwd(), entries("recipes"))
+def read_all() -> tuple[dict[str, Recipe], list[str]]:
+    return read_recipes({name: Path(entry["params"]) for name, entry in entries("recipes").items()})
 
 
 @pytest.fixture
-def project(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+def recipes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Recipe]:
     monkeypatch.chdir(folder)
-    return opened()
+    return read_all()[0]
 
 
-@pytest.fixture
-def recipes(project: Project) -> dict[str, Recipe]:
-    return read_recipes(project)[0]
-
-
-def test_recipes_are_chosen_by_what_they_have(project: Project) -> None:
-    recipes, faults = read_recipes(project)
+def test_recipes_are_chosen_by_what_they_have(recipes: dict[str, Recipe]) -> None:
     assert list(recipes) == ["drawer", "reader", "larger", "painter"]
     assert recipes_on(recipes, PersonPairs) == ["drawer"]
     assert recipes_on(recipes, ImagePairs) == ["painter"]
-    assert faults == []
 
 
 def test_what_is_not_trained_says_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     write_project(tmp_path, trained=("drawer", "larger"))
-    project = opened()
-    recipes, _ = read_recipes(project)
+    recipes, faults = read_all()
+    assert faults == []
     assert list(recipes)[:2] == ["drawer", "larger"]  # those that are trained first
     with pytest.raises(UserError, match="painter is not trained yet: run dvc repro train@painter"):
-        label_translator(project, recipes, "painter")
-    trial = people_trial(project, recipes, "drawer")
+        label_translator(recipes, "painter")
+    trial = people_trial(recipes, "drawer")
     assert trial.reader is None
     assert "dvc repro train@reader" in trial.unread
     joints, look = trial.drawer.example(0)
-    assert trial.drawn(joints, look).text == trial.unread
+    assert trial.drawn(joints, look)[1:] == (None, trial.unread)
     assert "no pose network" in trial.appearance(np.zeros((40, 40, 3), np.uint8))[1]
     with pytest.raises(UserError, match=r"where people are.*dvc repro train@reader"):
-        photo_results(project, recipes, "drawer", np.zeros((40, 40, 3), np.uint8), 64)
+        photo_results(recipes, "drawer", np.zeros((40, 40, 3), np.uint8), 64)
     (tmp_path / "painter.yaml").write_text("seed: [")
-    recipes, faults = read_recipes(project)
+    recipes, faults = read_all()
     assert "painter" not in recipes
     assert "painter.yaml" in faults[0]
 
 
-def test_a_person_is_drawn_as_the_network_draws_an_example(project: Project, recipes: dict[str, Recipe]) -> None:
-    drawer = people_trial(project, recipes, "drawer").drawer
+def test_a_person_is_drawn_as_the_network_draws_an_example(recipes: dict[str, Recipe]) -> None:
+    drawer = people_trial(recipes, "drawer").drawer
     assert len(drawer) == PEOPLE
     example = validation_dataset(recipes["drawer"], PersonPairs).example(1, np.random.default_rng(0))
     joints, look = drawer.example(1)
@@ -112,8 +104,8 @@ def test_joints_are_taken_moved_and_left_out() -> None:
     assert without_joint(joints, 0)[0].tolist() == [0, 0, 0]
 
 
-def test_label_maps_have_the_colours_of_the_examples(project: Project, recipes: dict[str, Recipe]) -> None:
-    translator = label_translator(project, recipes, "painter")
+def test_label_maps_have_the_colours_of_the_examples(recipes: dict[str, Recipe]) -> None:
+    translator = label_translator(recipes, "painter")
     assert sorted(translator.palette) == sorted(PALETTE)
     assert translator.palette[0] == PALETTE[0]  # the most frequent
     first = translator.picture(translator.example(0))
@@ -143,27 +135,27 @@ def test_blurred_borders_give_no_colours() -> None:
     assert palette_of([noise]) == [(0, 0, 0), (255, 255, 255)]  # no colour is frequent
 
 
-def test_photos_through_each_recipe(project: Project, recipes: dict[str, Recipe]) -> None:
+def test_photos_through_each_recipe(recipes: dict[str, Recipe]) -> None:
     file = Path("data/prepared/people/images/validation/1.png")
     photo = read_picture(file)
-    small, larger = photo_results(project, recipes, "larger", photo, 48)
+    small, larger = photo_results(recipes, "larger", photo, 48)
     assert small.shape == (48, 48, 3)
     assert larger[0].pictures["sr"].shape == (96, 96, 3)
-    _, read = photo_results(project, recipes, "reader", photo, 512)
+    _, read = photo_results(recipes, "reader", photo, 512)
     assert (list(read[0].pictures), list(read[0].records)) == (["drawn"], ["people", "objects"])
     expected = figura.load("runs/reader", recipe="reader.yaml").predict(file)[0]
     assert np.array_equal(read[0].draw(), expected.draw())
     assert read[0].records == expected.records
-    _, painting = photo_results(project, recipes, "painter", photo, 512)
+    _, painting = photo_results(recipes, "painter", photo, 512)
     assert painting[0].draw().shape == (32, 32, 3)
     with pytest.raises(UserError, match=r"^photo.png: 64 x 32 pixels would be squeezed to 32 x 32"):
-        photo_results(project, recipes, "painter", np.zeros((32, 64, 3), np.uint8), 512)
+        photo_results(recipes, "painter", np.zeros((32, 64, 3), np.uint8), 512)
     assert shrunk(np.zeros((30, 90, 3), np.uint8), 45).shape == (15, 45, 3)
     assert shrunk(np.zeros((30, 20, 3), np.uint8), 45).shape == (30, 20, 3)
 
 
-def test_an_appearance_is_cropped_to_the_person_read(project: Project, recipes: dict[str, Recipe]) -> None:
-    trial = people_trial(project, recipes, "drawer")
+def test_an_appearance_is_cropped_to_the_person_read(recipes: dict[str, Recipe]) -> None:
+    trial = people_trial(recipes, "drawer")
     size = trial.drawer.size
     halves = np.zeros((8 * size, 8 * size, 3), np.uint8)
     halves[:, 4 * size :] = 255
@@ -175,9 +167,9 @@ def test_an_appearance_is_cropped_to_the_person_read(project: Project, recipes: 
     assert look[0, 16, 0] == 0  # the background that the network knows, beside the box
 
 
-def test_pictures_of_any_shape_become_an_appearance(project: Project, recipes: dict[str, Recipe]) -> None:
+def test_pictures_of_any_shape_become_an_appearance(recipes: dict[str, Recipe]) -> None:
     """A strip of 60,000 x 40 pixels has a square of 40 GiB in floats around it."""
-    trial = people_trial(project, recipes, "drawer")
+    trial = people_trial(recipes, "drawer")
     look, note = trial.appearance(np.full((40, 60_000, 3), 200, np.uint8))
     assert look.shape == (3, trial.drawer.size, trial.drawer.size)
     assert note.startswith("all of the picture")
@@ -190,7 +182,7 @@ def test_a_person_counts_as_read_from_a_score_on() -> None:
 
 
 def test_people_of_a_photo_are_read_before_they_are_drawn(
-    project: Project, recipes: dict[str, Recipe], monkeypatch: pytest.MonkeyPatch
+    recipes: dict[str, Recipe], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     photo = read_picture(Path("data/prepared/people/images/validation/1.png"))
     joints = trials_by_hand.joints_of(0)
@@ -198,7 +190,7 @@ def test_people_of_a_photo_are_read_before_they_are_drawn(
               "keypoints": joints.ravel().tolist()}  # fmt: skip
 
     monkeypatch.setattr("models.pose.decode.decoding.people_records", lambda *_: [person])
-    _, results = photo_results(project, recipes, "drawer", photo, 512)
+    _, results = photo_results(recipes, "drawer", photo, 512)
     assert [one.name for one in results] == ["photo-1"]
     assert set(results[0].pictures) == {"image", "pose", "target"}
     assert list(results.sheets) == ["transfer.image"]
@@ -234,16 +226,14 @@ def test_an_upload_that_is_no_picture_is_one_line(name: str, content: bytes, mes
     assert "\n" not in str(error.value)
 
 
-def test_a_model_is_loaded_once_and_again_when_it_was_trained_again(
-    project: Project, recipes: dict[str, Recipe], folder: Path
-) -> None:
-    first = people_trial(project, recipes, "drawer")
-    second = people_trial(project, recipes, "drawer")
+def test_a_model_is_loaded_once_and_again_when_it_was_trained_again(recipes: dict[str, Recipe], folder: Path) -> None:
+    first = people_trial(recipes, "drawer")
+    second = people_trial(recipes, "drawer")
     assert first.drawer is second.drawer
     assert first.reader is second.reader
     write_run(folder, "drawer")
-    assert people_trial(project, recipes, "drawer").drawer is not first.drawer
-    assert people_trial(project, recipes, "drawer").reader is first.reader
+    assert people_trial(recipes, "drawer").drawer is not first.drawer
+    assert people_trial(recipes, "drawer").reader is first.reader
 
 
 def test_threads_that_ask_for_the_same_make_it_once(tmp_path: Path) -> None:

@@ -31,9 +31,8 @@ def main(arguments: list[str]) -> None:
         raise UserError("NiceGUI is not installed: `pip install nicegui`")
 
     from figura.commands.explore.page import serve
-    from figura.commands.explore.project import Project
 
-    serve(Project(Path.cwd(), recipes), args.port)
+    serve({name: Path(entry["params"]) for name, entry in recipes.items()}, args.port)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,12 @@
 """The tab Data: a table of a dataset's examples, and each example as training gets it."""
 
+from collections.abc import Mapping
+from pathlib import Path
+
 from nicegui import events, ui
 
 from figura.base.errors import one_line
-from figura.commands.explore.browsing import SPLITS, BrowsedDataset, caption, numeric, open_dataset
-from figura.commands.explore.project import Project
+from figura.commands.explore.browsing import SPLITS, BrowsedDataset, caption, open_dataset
 from figura.commands.explore.trying import read_recipes
 from figura.commands.explore.widgets import Latest, Picture, button, computed, paragraph
 from figura.commands.report.contents import words
@@ -23,10 +25,10 @@ INDEX = "getElement(%d).api.getDisplayedRowAtIndex(%d)?.data.index"
 
 
 class DataTab:
-    """What one client looks at: a dataset, and one of its examples."""
+    """What one client looks at: a dataset, and one of its examples; `params` are the recipes' files by name."""
 
-    def __init__(self, project: Project) -> None:
-        self.project = project
+    def __init__(self, params: Mapping[str, Path]) -> None:
+        self.params = params
         self.dataset: BrowsedDataset | None = None
         self.index = 0
         self.show = Latest(self._draw)
@@ -41,16 +43,15 @@ class DataTab:
 
     async def start(self) -> None:
         """Offer the datasets of all recipes, and open the first one."""
-        recipes, faults = await computed(read_recipes, self.project) or ({}, [])
+        recipes, faults = await computed(read_recipes, self.params) or ({}, [])
         with self.faults:
             for fault in faults:
                 paragraph(fault)
         options = {
             (name, split, dataset): one_line(f"{name}: {split}, {dataset}")
-            for name in self.project.recipes
-            if name in recipes
+            for name, recipe in recipes.items()
             for split in SPLITS
-            for dataset in split_entries(recipes[name], split)[1]
+            for dataset in split_entries(recipe, split)[1]
         }
         self.choice.set_options(options, value=next(iter(options), None))
 
@@ -61,7 +62,7 @@ class DataTab:
             return
         recipe, split, name = choice
         self.told.set_text("Opening ...")
-        dataset = await computed(open_dataset, self.project.params(recipe), split, name)
+        dataset = await computed(open_dataset, self.params[recipe], split, name)
         if choice != self.choice.value:  # somebody chose another one meanwhile
             return
         self.body.clear()
@@ -126,7 +127,6 @@ def _show_pictures(drawn: DrawnExample) -> None:
 
 def _grid(dataset: BrowsedDataset) -> ui.aggrid:
     """Add a table of the first rows, whose columns sort and filter; texts stay texts."""
-    kinds = {column: numeric(dataset.rows, column) for column in dataset.columns}
     options = {
         "columnDefs": [
             {
@@ -135,7 +135,7 @@ def _grid(dataset: BrowsedDataset) -> ui.aggrid:
                 "filter": "agNumberColumnFilter" if is_number else "agTextColumnFilter",
                 "minWidth": 90 if is_number else 140,
             }
-            for column, is_number in kinds.items()
+            for column, is_number in dataset.columns.items()
         ],
         "defaultColDef": {"sortable": True, "floatingFilter": True},
         "rowData": dataset.rows[:FIRST],

@@ -4,22 +4,20 @@ NiceGUI (MIT) is what serves it: its pictures report the mouse, so that joints c
 Streamlit's do not; it is a wheel of 8.5 MB beside Gradio's 31, and Streamlit brings pyarrow.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
-from functools import partial
+from collections.abc import Mapping
+from pathlib import Path
 
 from nicegui import app, ui
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from figura.commands.explore.data_tab import DataTab
-from figura.commands.explore.project import Project
 from figura.commands.explore.runs_tab import RunsTab
 from figura.commands.explore.try_labels import labels_panel
 from figura.commands.explore.try_people import people_panel
 from figura.commands.explore.try_photos import photos_panel
 from figura.commands.explore.trying import read_recipes
 from figura.commands.explore.widgets import computed, paragraph, tabs
-from figura.recipe.schema import Recipe
 
 ADDRESS = "127.0.0.1"
 OURS = ("127.0.0.1", "localhost")
@@ -28,11 +26,6 @@ BLUE = "#1565c0"
 """Of buttons and the header: white on it has a contrast of 5.7."""
 PATIENCE = 30.0
 """Seconds that a browser may be silent: beside a training on the same cores it is for some, and then loses its page."""
-PANELS: dict[str, Callable[[Project, Mapping[str, Recipe]], Awaitable[None]]] = {
-    "People": people_panel,
-    "Label maps": labels_panel,
-    "Photos": photos_panel,
-}
 
 
 class OwnPagesOnly:
@@ -47,24 +40,19 @@ class OwnPagesOnly:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass on what comes from our own page."""
+
+        async def send_unframed(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message = {**message, "headers": [*message.get("headers", []), UNFRAMED]}
+            await send(message)
+
         kind = scope["type"]
         if kind == "lifespan" or is_own({name: value.decode("latin-1") for name, value in scope["headers"]}):
-            await self.wrapped(scope, receive, unframed(send))
+            await self.wrapped(scope, receive, send_unframed)
         elif kind == "websocket":
             await send({"type": "websocket.close", "code": 1008})
         else:
             await PlainTextResponse("only pages of this machine", status_code=403)(scope, receive, send)
-
-
-def unframed(send: Send) -> Send:
-    """Return what sends an answer that no page of another site may show inside itself."""
-
-    async def send_unframed(message: Message) -> None:
-        if message["type"] == "http.response.start":
-            message = {**message, "headers": [*message.get("headers", []), UNFRAMED]}
-        await send(message)
-
-    return send_unframed
 
 
 def is_own(headers: Mapping[bytes, str]) -> bool:
@@ -74,13 +62,17 @@ def is_own(headers: Mapping[bytes, str]) -> bool:
     return host.partition(":")[0] in OURS and own_origin and headers.get(b"sec-fetch-site") != "cross-site"
 
 
-def serve(project: Project, port: int) -> None:
-    """Serve the page at `port` of this machine until Ctrl-C."""
+def serve(params: Mapping[str, Path], port: int) -> None:
+    """Serve the page for the recipes of these files, by name, at `port` of this machine until Ctrl-C."""
     app.add_middleware(OwnPagesOnly)
 
     @ui.page("/")
     async def page() -> None:
-        await frame(project)
+        ui.colors(primary=BLUE)
+        with ui.header().classes("items-center"):
+            ui.label("figura").classes("text-lg")
+            bar = ui.tabs().props("dense")
+        await tabs(bar, {"Data": DataTab, "Runs": RunsTab, "Try": try_tab}, params)
 
     print(f"http://{ADDRESS}:{port}  (Ctrl-C ends)", flush=True)
     ui.run(
@@ -89,23 +81,10 @@ def serve(project: Project, port: int) -> None:
     )  # fmt: skip
 
 
-async def frame(project: Project) -> None:
-    """Build the tabs."""
-    ui.colors(primary=BLUE)
-    ui.query("html").props('lang="en"')
-    with ui.header().classes("items-center"):
-        ui.label("figura").classes("text-lg")
-        bar = ui.tabs().props("dense")
-    await tabs(bar, {name: partial(build, project) for name, build in TABS.items()})
-
-
-async def try_tab(project: Project) -> None:
+async def try_tab(params: Mapping[str, Path]) -> None:
     """Build the tab, for the recipes of the moment when it is opened."""
-    recipes, faults = await computed(read_recipes, project) or ({}, [])
+    recipes, faults = await computed(read_recipes, params) or ({}, [])
     for fault in faults:
         paragraph(fault)
     bar = ui.tabs().props("dense align=left no-caps")
-    await tabs(bar, {name: partial(panel, project, recipes) for name, panel in PANELS.items()})
-
-
-TABS: dict[str, Callable[[Project], object]] = {"Data": DataTab, "Runs": RunsTab, "Try": try_tab}
+    await tabs(bar, {"People": people_panel, "Label maps": labels_panel, "Photos": photos_panel}, recipes)

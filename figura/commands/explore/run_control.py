@@ -7,13 +7,10 @@ import subprocess
 import sys
 import threading
 from datetime import datetime
-from pathlib import Path
 
 from figura.base.errors import UserError
 from figura.base.lock import Holder
-from figura.commands.explore.project import Project
-from figura.commands.explore.run_locks import lock_holder, locking_process
-from figura.commands.explore.runs import Run, read_run
+from figura.commands.explore.runs import Run, lock_holder, locking_process, read_run
 
 
 def stop(run: Run) -> Holder:
@@ -45,44 +42,37 @@ def stop(run: Run) -> Holder:
 
 
 _starting = threading.Lock()  # two people may ask at once
-_dvc_processes: dict[Path, subprocess.Popen[bytes]] = {}  # whom DVC has not let train yet holds no lock
+_dvc_processes: dict[str, subprocess.Popen[bytes]] = {}  # whom DVC has not let train yet holds no lock
 
 
-def resume(project: Project, recipe: str) -> int:
-    """Let DVC train a recipe, or go on; it survives this process, which it returns the number of.
+def resume(recipe: str) -> int:
+    """Let DVC train a recipe of `dvc.yaml`, or go on; it survives this process. Return its number.
 
     Raises:
-        UserError: there is no such recipe, or a process is at work there.
+        UserError: a process is at work there.
     """
     with _starting:
-        return _resume(project, recipe)
-
-
-def _resume(project: Project, recipe: str) -> int:
-    if recipe not in project.recipes:
-        raise UserError(f"{recipe}: dvc.yaml has no such recipe; there are {', '.join(project.recipes)}")
-    run = read_run(project.root, recipe)
-    if run.holder is not None:
-        raise UserError(f"{recipe}: {run.holder} is at work there; wait for it, or stop it")
-    before = _dvc_processes.get(run.folder)
-    if before is not None and before.poll() is None:
-        raise UserError(f"{recipe}: `dvc repro` is at work for it already, process {before.pid}; wait for it")
-    command = [sys.executable, "-m", "dvc", "repro", f"train@{recipe}"]
-    output = run.output
-    output.parent.mkdir(parents=True, exist_ok=True)
-    with output.open("ab") as file:
-        now = datetime.now().astimezone().isoformat(sep=" ", timespec="seconds")
-        file.write(f"{now}: dvc repro train@{recipe}\n".encode())
-        file.flush()
-        _dvc_processes[run.folder] = subprocess.Popen(
-            command, cwd=project.root, stdin=subprocess.DEVNULL, stdout=file, stderr=file, start_new_session=True
-        )
-    return _dvc_processes[run.folder].pid
+        run, before = read_run(recipe), _dvc_processes.get(recipe)
+        if run.holder is not None:
+            raise UserError(f"{recipe}: {run.holder} is at work there; wait for it, or stop it")
+        if before is not None and before.poll() is None:
+            raise UserError(f"{recipe}: `dvc repro` is at work for it already, process {before.pid}; wait for it")
+        run.output.parent.mkdir(parents=True, exist_ok=True)
+        with run.output.open("ab") as file:
+            now = datetime.now().astimezone().isoformat(sep=" ", timespec="seconds")
+            file.write(f"{now}: dvc repro train@{recipe}\n".encode())
+            file.flush()
+            command = [sys.executable, "-m", "dvc", "repro", f"train@{recipe}"]
+            process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=file, stderr=file, start_new_session=True
+            )
+        _dvc_processes[recipe] = process
+        return process.pid
 
 
 def launch_status(run: Run) -> str:
     """Return what became of `resume`: that DVC is at work, or how it failed; nothing if there is nothing to tell."""
-    process = _dvc_processes.get(run.folder)
+    process = _dvc_processes.get(run.name)
     if process is None or run.holder is not None:
         return ""
     status = process.poll()

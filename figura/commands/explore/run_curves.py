@@ -2,11 +2,14 @@
 
 from pathlib import Path
 
+from figura.commands.explore.cache import Cache
 from figura.commands.explore.runs import INTERRUPTED, TRAINING, Run
 from figura.commands.live_log import Points, log_curves, thin
 
 KINDS = {"raw": "train", "weighted": "weighted", "weight": "weight", "lr": "lr", "grad_norm": "grad_norm"}
 """What a history tells, by the ends of its columns."""
+CURVES = Cache()
+"""Of its own: networks that load, which take seconds, keep no curve waiting."""
 
 
 def history_curves(folder: Path) -> dict[str, Points]:
@@ -28,27 +31,21 @@ def history_curves(folder: Path) -> dict[str, Points]:
     return curves
 
 
-class Curves:
-    """The curves of a run, read again when its files have changed."""
+def curves_of(run: Run) -> dict[str, Points]:
+    """Return the curves by name, sorted: `train.total`, `validation.total`, then the others.
 
-    def __init__(self) -> None:
-        self._version: object = None
-        self._curves: dict[str, Points] = {}
+    They come from the live log, and for a run that has ended from its history, too, which takes precedence. They are
+    read again when these files have changed.
 
-    def read(self, run: Run) -> dict[str, Points]:
-        """Return the curves by name, sorted: `train.total`, `validation.total`, then the others.
+    Raises:
+        UserError: the history is damaged.
+    """
+    log, history = run.live / "log.jsonl", run.folder / "history" / "train.csv"
+    ended = run.state not in (TRAINING, INTERRUPTED) and history.is_file()
 
-        They come from the live log, and for a run that has ended from its history, too, which takes precedence.
+    def read() -> dict[str, Points]:
+        curves = log_curves(log) | (history_curves(run.folder) if ended else {})
+        first = [name for name in ("train.total", "validation.total") if name in curves]
+        return {name: curves[name] for name in [*first, *sorted(curves.keys() - set(first))]}
 
-        Raises:
-            UserError: the history is damaged.
-        """
-        log, history = run.live / "log.jsonl", run.folder / "history" / "train.csv"
-        ended = run.state not in (TRAINING, INTERRUPTED) and history.is_file()
-        version = [(path, path.stat().st_mtime_ns) for path in (log, history) if path.exists()], ended
-        if version != self._version:
-            curves = log_curves(log) | (history_curves(run.folder) if ended else {})
-            first = [name for name in ("train.total", "validation.total") if name in curves]
-            self._curves = {name: curves[name] for name in [*first, *sorted(curves.keys() - set(first))]}
-            self._version = version
-        return self._curves
+    return CURVES.get((str(log), str(ended)), [log, history], read)

@@ -3,9 +3,12 @@
 The list is made from the ends of files alone, so that a hundred runs take no second.
 """
 
+import fcntl
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+import struct
+import sys
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -13,13 +16,15 @@ from pathlib import Path
 
 from figura.base.errors import UserError, one_line
 from figura.base.files import open_regular, read_json, read_text
-from figura.base.lock import Holder
-from figura.commands.explore.run_locks import lock_holder
+from figura.base.lock import NAME as LOCK
+from figura.base.lock import Holder, holder_of
 from figura.recipe.trial import KEY
 
-RUNS, PLOTS = "runs", "plots"
+RUNS, PLOTS = Path("runs"), Path("plots")
 PARTS = ("model", "history", "live", KEY)
 """A folder below `runs/` is a run if it has one of these."""
+SHOWN = "[!.]*/"
+"""Folders that are not hidden."""
 TRAINING, INTERRUPTED, TRAINED, TRY, STOPPED, NEVER = (
     "training", "interrupted", "trained", "a try", "ended without a model", "never trained",
 )  # fmt: skip
@@ -29,6 +34,8 @@ OUTPUT = "explore.log"
 """In `live/`, which DVC ignores: what a training prints that was started here."""
 STEPS = re.compile(r"^train:\n(?:  .*\n)*?  steps: (\d+)$", re.MULTILINE)
 """What a resolved recipe trains; reading all of its YAML takes 50 times as long."""
+FLOCK = "hhqqi4x"
+"""`struct flock` of Linux on 64 bits: type, whence, start, length, process."""
 SAMPLE = re.compile(r"(\d{8})(?:-(\w+))?\.png")
 
 
@@ -42,7 +49,6 @@ class Run:
         state: one of the six above.
         holder: who trains, if somebody does.
         live: its folder `live`, of a try `try/live`.
-        pictures: the folder of its result pictures.
         step: the last iteration; None if there was none.
         steps: iterations of the whole training; None if unknown.
         mtime: when something was last written, in seconds since 1970; 0 if never.
@@ -53,7 +59,6 @@ class Run:
     state: str
     holder: Holder | None
     live: Path
-    pictures: Path
     step: int | None
     steps: int | None
     mtime: float
@@ -72,37 +77,27 @@ class Run:
         return self.folder / "live" / OUTPUT
 
 
-def list_runs(root: Path, recipes: Sequence[str] = ()) -> list[Run]:
-    """Return all runs below `runs/` of a folder, and the `recipes` that have none: what trains or is newest first."""
-    folders = dict.fromkeys([*recipes, *(path.relative_to(root / RUNS).as_posix() for path in _folders(root / RUNS))])
-    runs = [read_run(root, name) for name in sorted(folders)]
+def list_runs(recipes: Iterable[str] = ()) -> list[Run]:
+    """Return all runs below `runs/`, and the `recipes` that have none: what trains or is newest first."""
+    names = {*recipes, *(path.relative_to(RUNS).as_posix() for path in _folders())}
+    runs = [read_run(name) for name in sorted(names)]
     return sorted(runs, key=lambda one: (one.state != TRAINING, -one.mtime))
 
 
-def _folders(folder: Path) -> Iterator[Path]:
-    for one in _subfolders(folder):
-        if _is_run(one):
-            yield one
-        else:
-            yield from (inner for inner in _subfolders(one) if _is_run(inner))
-
-
-def _subfolders(folder: Path) -> list[Path]:
-    try:
-        with os.scandir(folder) as entries:
-            return [Path(entry.path) for entry in entries if entry.is_dir() and not entry.name.startswith(".")]
-    except OSError:
-        return []
+def _folders() -> Iterator[Path]:
+    for one in RUNS.glob(SHOWN):
+        yield from [one] if _is_run(one) else filter(_is_run, one.glob(SHOWN))
 
 
 def _is_run(folder: Path) -> bool:
     return any((folder / part).is_dir() for part in PARTS)
 
 
-def read_run(root: Path, name: str) -> Run:
+def read_run(name: str) -> Run:
     """Return the state of one run; of a run and its try, that of the one that trains, or whose model is there."""
-    folder = root / RUNS / name
-    holder, resumable = lock_holder(folder), _resumable(folder)
+    folder = RUNS / name
+    points = (folder / "resume").glob("[0-9]" * 10 + "/")
+    holder, resumable = lock_holder(folder), max((int(one.name) for one in points), default=None)
     own, of_try = folder / "live", folder / KEY / "live"
     if holder is not None:  # the training that writes now
         trial = _mtime(of_try) > _mtime(own)
@@ -112,8 +107,34 @@ def read_run(root: Path, name: str) -> Run:
     state = _state(folder, live, holder, resumable)
     step = resumable if state == INTERRUPTED else _last_step(folder, live, state)
     mtime = max(_mtime(one) for one in (live, folder / "history", folder / "model"))
-    pictures = root / PLOTS / name / "pictures"
-    return Run(name, folder, state, holder, live, pictures, step, _total_steps(folder, live), mtime)
+    return Run(name, folder, state, holder, live, step, _total_steps(folder, live), mtime)
+
+
+def locking_process(folder: Path) -> int | None:
+    """Return the number of the process that holds a folder's lock, as the kernel says; None if nobody does.
+
+    The number is 0 or below where the process is of another machine or container, and where only Linux could tell. The
+    lock is looked at, not taken: a training that starts meanwhile is not refused.
+    """
+    try:
+        descriptor = os.open(folder / LOCK, os.O_RDONLY | os.O_NONBLOCK)
+    except OSError:
+        return None
+    try:
+        if sys.platform != "linux":  # the file is removed when the training ends, unless that was killed
+            return 0
+        request = struct.pack(FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+        kind, *_, process = struct.unpack(FLOCK, fcntl.fcntl(descriptor, fcntl.F_GETLK, request))
+    except OSError:  # this file system has no locks
+        return None
+    finally:
+        os.close(descriptor)
+    return None if kind == fcntl.F_UNLCK else int(process)
+
+
+def lock_holder(folder: Path) -> Holder | None:
+    """Return who holds the lock of a folder; None if nobody does."""
+    return None if locking_process(folder) is None else holder_of(folder / LOCK)
 
 
 def _state(folder: Path, live: Path, holder: Holder | None, resumable: int | None) -> str:
@@ -138,20 +159,12 @@ def _is_of_try(model: Path) -> bool:
     return isinstance(content, dict) and KEY in content
 
 
-def _resumable(folder: Path) -> int | None:
-    """Return the iteration of the last resume point."""
-    states = [one.name for one in _subfolders(folder / "resume") if re.fullmatch(r"\d{10}", one.name)]
-    return int(max(states)) if states else None
-
-
 def _mtime(path: Path) -> float:
     """Return when a folder of a run was last written to; 0 if it does not exist."""
     times = [0.0]
     for one in (path, path / "losses.csv", path / "log.jsonl"):
-        try:
+        with suppress(OSError):
             times.append(one.stat().st_mtime)
-        except OSError:
-            continue
     return max(times)
 
 
@@ -199,14 +212,10 @@ def summary(run: Run) -> str:
 
 def samples(run: Run) -> dict[str, dict[int, Path]]:
     """Return the sample sheets of a run, by what they show (`validation` first, `train`) and step, ascending."""
-    try:
-        names = sorted(os.listdir(run.live / "samples"))
-    except OSError:
-        return {}
     sheets: dict[str, dict[int, Path]] = {}
-    for name in names:
-        if match := SAMPLE.fullmatch(name):
-            sheets.setdefault(match[2] or "validation", {})[int(match[1])] = run.live / "samples" / name
+    for path in sorted((run.live / "samples").glob("*.png")):
+        if match := SAMPLE.fullmatch(path.name):
+            sheets.setdefault(match[2] or "validation", {})[int(match[1])] = path
     return dict(sorted(sheets.items(), key=lambda one: one[0] != "validation"))
 
 
@@ -218,7 +227,7 @@ def sheet_at(sheets: Mapping[int, Path], step: int) -> tuple[int, Path] | None:
 
 def result_pictures(run: Run) -> dict[str, Path]:
     """Return the result pictures of a run by name."""
-    files = sorted(run.pictures.glob("*.*"))
+    files = sorted((PLOTS / run.name / "pictures").glob("*.*"))
     return {file.stem: file for file in files if file.suffix in (".png", ".jpg")}
 
 

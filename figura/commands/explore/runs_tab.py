@@ -1,7 +1,6 @@
 """The tab Runs: two runs side by side, their curves, pictures and output, also while they train."""
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,7 +12,6 @@ from nicegui import ui
 from figura.base.errors import UserError, one_line
 from figura.base.exit_status import refusal
 from figura.commands.explore import run_control, run_curves, runs
-from figura.commands.explore.project import Project
 from figura.commands.explore.widgets import Latest, Picture, button, computed
 
 SIDES = ("left", "right")
@@ -59,11 +57,6 @@ class View:
     launch: str = ""
     error: str = ""
 
-    @property
-    def trains(self) -> bool:
-        """Whether the run trains now."""
-        return self.run is not None and self.run.state == runs.TRAINING
-
     def picture(self, choice: str, step: int) -> tuple[str, Path] | None:
         """Return title and file of a result picture, or of the last sample sheet up to a step, if there is one."""
         if not choice.startswith(SAMPLES):
@@ -72,14 +65,30 @@ class View:
         return None if sheet is None else (f"iteration {sheet[0]}", sheet[1])
 
 
+def look(name: str) -> View:
+    """Read what is new of a run; runs in a thread."""
+    view = View()
+    if name == NOTHING:
+        return view
+    try:
+        view.run = run = runs.read_run(name)
+        view.sheets, view.results = runs.samples(run), runs.result_pictures(run)
+        view.output, view.launch = runs.output_tail(run, LINES), run_control.launch_status(run)
+        view.curves = run_curves.curves_of(run)
+    except UserError as error:
+        view.error = one_line(str(error))
+    except Exception as error:  # noqa: BLE001  # files vanish while a training replaces them; look again
+        view.error = one_line(refusal(error) or repr(error))
+    return view
+
+
 class Side:
     """One of the two places for a run: what is chosen, what was read of it, and where it is shown."""
 
     def __init__(self, tab: "RunsTab", name: str) -> None:
         self.tab, self.name, self.view = tab, name, View()
-        self._curves = run_curves.Curves()
         self._shown: tuple[Path, float] | None = None
-        with ui.card().classes(HALF).props("flat bordered"):
+        with tab.places, ui.card().classes(HALF).props("flat bordered"):
             self.select = ui.select({NOTHING: "none"}, value=NOTHING, label=f"Run, {name}", on_change=tab.refresh)
             self.select.classes("w-full").props("dense outlined")
             self.state = ui.label("nothing is chosen").classes("text-sm").props('role="status"')
@@ -87,41 +96,20 @@ class Side:
             with ui.row().classes("flex-wrap"):
                 self.stop_button = button("Stop", self.stop)
                 self.resume_button = button("Train or resume", self.resume)
-
-    def build_picture(self) -> None:
-        """Add the place of its picture."""
-        with ui.column().classes(HALF):
+        with tab.pictures, ui.column().classes(HALF):
             self.picture = Picture("", 1400)
-
-    def build_output(self) -> None:
-        """Add the place of its output."""
-        self.output = ui.label().classes(f"{HALF} max-h-80 overflow-auto text-xs whitespace-pre-wrap font-mono")
-        self.output.style("overflow-wrap: anywhere").props(f'role="region" aria-label="output, {self.name}" tabindex=0')
-
-    def look(self, name: str) -> View:
-        """Read what is new of a run; runs in a thread."""
-        view = View()
-        if name == NOTHING:
-            return view
-        try:
-            view.run = run = runs.read_run(self.tab.project.root, name)
-            view.sheets, view.results = runs.samples(run), runs.result_pictures(run)
-            view.output, view.launch = runs.output_tail(run, LINES), run_control.launch_status(run)
-            view.curves = self._curves.read(run)
-        except UserError as error:
-            view.error = one_line(str(error))
-        except Exception as error:  # noqa: BLE001  # files vanish while a training replaces them; look again
-            view.error = one_line(refusal(error) or repr(error))
-        return view
+        with tab.outputs:
+            self.output = ui.label().classes(f"{HALF} max-h-80 overflow-auto text-xs whitespace-pre-wrap font-mono")
+        self.output.style("overflow-wrap: anywhere").props(f'role="region" aria-label="output, {name}" tabindex=0')
 
     def show(self) -> None:
         """Show the state of the run and what it printed."""
-        view = self.view
-        self.state.set_text(runs.summary(view.run) if view.run else "nothing is chosen")
+        view, run = self.view, self.view.run
+        trains, known = (run.state == runs.TRAINING, run.name in self.tab.recipes) if run else (False, False)
+        self.state.set_text(runs.summary(run) if run else "nothing is chosen")
         self.launch.set_text("; ".join(text for text in (view.launch, view.error) if text))
-        self.stop_button.set_enabled(view.trains)
-        known = view.run is not None and view.run.name in self.tab.project.recipes
-        self.resume_button.set_enabled(known and not view.trains)
+        self.stop_button.set_enabled(trains)
+        self.resume_button.set_enabled(known and not trains)
         self.output.set_text("\n".join(view.output) or "nothing")
 
     async def show_picture(self, choice: str, step: int) -> None:
@@ -160,7 +148,7 @@ class Side:
             "again what has changed, and goes on when this page is closed.", "Start",
         ):  # fmt: skip
             return
-        process = await computed(run_control.resume, self.tab.project, run.name)
+        process = await computed(run_control.resume, run.name)
         if process is not None:
             ui.notify(f"started, process {process}")
 
@@ -168,14 +156,12 @@ class Side:
 class RunsTab:
     """The tab for one browser window."""
 
-    def __init__(self, project: Project) -> None:
-        self.project = project
-        self.looks, self.drawn_options = 0, ""
+    def __init__(self, recipes: Collection[str]) -> None:
+        self.recipes, self.looks = recipes, 0
         self.steps: list[int] = []  # of sample sheets
         self.refresh = Latest(self._refresh)
         self.show_pictures = Latest(self._show_pictures)
-        with ui.row().classes("w-full flex-wrap gap-4"):
-            self.sides = [Side(self, name) for name in SIDES]
+        self.places = ui.row().classes("w-full flex-wrap gap-4")
         ui.label(ELSEWHERE).classes("text-sm")
         _heading("Curves")
         with ui.row().classes("w-full flex-wrap items-center gap-4"):
@@ -190,30 +176,20 @@ class RunsTab:
             self.step = ui.slider(min=0, max=1, value=0, on_change=self.show_pictures).classes("grow min-w-48")
             self.step.props('aria-label="iteration of the sample sheets"')
             self.step_text = ui.label().classes("text-sm")
-        with ui.row().classes("w-full flex-wrap gap-4"):
-            for side in self.sides:
-                side.build_picture()
-        with ui.expansion("Output").classes("w-full").props("dense"), ui.row().classes("w-full flex-wrap gap-4"):
-            for side in self.sides:
-                side.build_output()
-        ui.timer(SECONDS, self.refresh)
-
-    def is_open(self) -> bool:
-        """Whether this tab is the one that is shown."""
-        panel = next((one for one in self.chart.ancestors() if isinstance(one, ui.tab_panel)), None)
-        panels = next((one for one in self.chart.ancestors() if isinstance(one, ui.tab_panels)), None)
-        return panel is None or panels is None or panels.value == panel.props["name"]
+        self.pictures = ui.row().classes("w-full flex-wrap gap-4")
+        with ui.expansion("Output").classes("w-full").props("dense"):
+            self.outputs = ui.row().classes("w-full flex-wrap gap-4")
+        self.sides = [Side(self, name) for name in SIDES]
+        tabs = next(one for one in self.chart.ancestors() if isinstance(one, ui.tab_panels))
+        tabs.bind_value_to(ui.timer(SECONDS, self.refresh), "active", lambda tab: tab == "Runs")
 
     async def _refresh(self) -> None:
-        """Read what is new and show it."""
-        if not self.is_open():
-            return
         if self.looks % LIST_EVERY == 0:
             await self.read_list()
         self.looks += 1
         for side in self.sides:
             choice = str(side.select.value)
-            view = await threads.io_bound(side.look, choice)
+            view = await threads.io_bound(look, choice)
             if view is not None and side.select.value == choice:
                 side.view = view
                 side.show()
@@ -223,7 +199,7 @@ class RunsTab:
 
     async def read_list(self) -> None:
         """Offer the runs; at first, show the one that trains, or that was written last."""
-        found = await computed(runs.list_runs, self.project.root, list(self.project.recipes))
+        found = await computed(runs.list_runs, self.recipes)
         choices = {NOTHING: "none"} | {one.name: one_line(f"{one.name}: {one.state_text}") for one in found or ()}
         for side in self.sides:
             if choices != side.select.options:
@@ -253,9 +229,8 @@ class RunsTab:
                     pairs = visible((steps, values), self.log_scale.value)
                     series.append(line(title, pairs, colour, dashed=side.name == "right"))
         options = chart_options(series, self.log_scale.value)
-        if (text := json.dumps(options)) == self.drawn_options:
+        if options == self.chart.options:
             return
-        self.drawn_options = text
         self.chart.style(f"height: {PLOT + LEGEND * len(series)}px")
         self.chart.options.clear()
         self.chart.options.update(options)

@@ -2,16 +2,16 @@
 
 import time
 from collections.abc import Mapping
+from functools import partial
 
 import numpy as np
 from nicegui import events, ui
 
+import figura
 from figura.base.pictures import Pixels
 from figura.base.seeding import generator
-from figura.commands.explore.cache import CACHE
-from figura.commands.explore.project import Project
-from figura.commands.explore.try_parts import ExamplePicker, PointerPicture, trials, upload_button
-from figura.commands.explore.trying import computing, files_of, model_of, predictor, recipes_on, validation_dataset
+from figura.commands.explore.try_parts import PointerPicture, example_picker, trials, upload_button
+from figura.commands.explore.trying import cached, predictor, recipes_on, result_of, validation_dataset
 from figura.commands.explore.widgets import Latest, Picture, button, computed
 from figura.recipe.schema import Recipe
 from figura.report.sheets import as_pixels
@@ -38,16 +38,11 @@ class LabelTranslator:
         palette: the colours of the examples' label maps, the most frequent first.
     """
 
-    def __init__(self, project: Project, name: str, recipe: Recipe) -> None:
-        assert recipe.predict is not None
-        of_photos = recipe.predict.data.type == "images.Photos"
-        whole = {"predict__data__layout": "whole"} if of_photos else {}
-        self._predictor = predictor(project, name, **whole)
-        self._seed = recipe.seed
+    def __init__(self, recipe: Recipe, network: figura.Predictor) -> None:
+        self._network, self._seed = network, recipe.seed
         self._examples = validation_dataset(recipe, ImagePairs)
         self.size = self._examples.crop_size
-        count = min(EXAMPLES, len(self))
-        self.palette = palette_of([self.example(index) for index in range(count)])
+        self.palette = palette_of([self.example(index) for index in range(min(EXAMPLES, len(self)))])
 
     def __len__(self) -> int:
         return len(self._examples)
@@ -63,14 +58,15 @@ class LabelTranslator:
 
     def picture(self, label_map: Pixels) -> Pixels:
         """Return the picture (H, W, 3) that the network makes of a label map (H, W, 3) of its size."""
-        with computing():
-            return self._predictor.predict(label_map, workers=0)[0].draw()
+        return result_of(self._network, label_map).draw()
 
 
-def label_translator(project: Project, recipes: Mapping[str, Recipe], name: str) -> LabelTranslator:
+def label_translator(recipes: Mapping[str, Recipe], name: str) -> LabelTranslator:
     """Return the translator of a recipe, made once. Raises UserError if it is not trained, or has no data."""
-    files = files_of(project.params(name), model_of(project, name), recipes[name])
-    return CACHE.get(("translator", name), files, lambda: LabelTranslator(project, name, recipes[name]))
+    recipe = recipes[name]
+    of_photos = recipe.predict is not None and recipe.predict.data.type == "images.Photos"
+    network = predictor(recipes, name, {"predict.data.layout": "whole"} if of_photos else None)
+    return cached("translator", name, recipe, partial(LabelTranslator, recipe, network))
 
 
 def palette_of(label_maps: list[Pixels]) -> list[Colour]:
@@ -107,17 +103,16 @@ def painted(
     return canvas
 
 
-async def labels_panel(project: Project, recipes: Mapping[str, Recipe]) -> None:
+async def labels_panel(recipes: Mapping[str, Recipe]) -> None:
     """Lay the trial out for the recipes that translate pictures."""
 
     async def build(recipe: str) -> None:
-        translator = await computed(label_translator, project, recipes, recipe)
+        translator = await computed(label_translator, recipes, recipe)
         if translator is not None:
             await LabelPanel(translator).build()
 
     missing = "No recipe here translates pictures: none has a validation dataset images.ImagePairs, and `predict`."
-    names = [name for name in recipes_on(recipes, ImagePairs) if recipes[name].predict]
-    await trials(project, names, missing, build)
+    await trials(recipes_on(recipes, ImagePairs), missing, build)
 
 
 class LabelPanel:
@@ -135,7 +130,7 @@ class LabelPanel:
         self.label_map = self.translator.example(0)
         with ui.row().classes("w-full flex-wrap gap-6 items-start"):
             with ui.column().classes("gap-2").style("width: min(100%, 384px)"):
-                ExamplePicker("Label map", len(self.translator), self.label_map_of)
+                example_picker("Label map", len(self.translator), self.label_map_of)
                 with ui.row().classes("gap-2"):
                     upload_button("Upload a label map", self.uploaded)
                     button("Undo", self.undo, icon="undo")

@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from nicegui import events, ui
 
 from figura.base.pictures import Pixels, encode_png
-from figura.commands.explore.project import Project
 from figura.commands.explore.trying import KINDS, is_trained, model_of, untrained, uploaded_picture
 from figura.commands.explore.widgets import Latest, button, computed, data_url, tell
 from figura.recipe.trial import is_try
@@ -28,9 +27,7 @@ POINTER = """(event) => {
 }"""
 
 
-async def trials(
-    project: Project, recipes: Sequence[str], missing: str, build: Callable[[str], Awaitable[None]]
-) -> None:
+async def trials(recipes: Sequence[str], missing: str, build: Callable[[str], Awaitable[None]]) -> None:
     """Lay out a choice of recipes, and what `build` lays out for the one that is chosen.
 
     `missing` is said where there is no recipe, and of one that is not trained its command.
@@ -43,10 +40,10 @@ async def trials(
         recipe = str(select.value)
         space.clear()
         with space:
-            if not is_trained(project, recipe):
+            if not is_trained(recipe):
                 ui.label(untrained(recipe))
                 return
-            if await computed(is_try, model_of(project, recipe)):
+            if await computed(is_try, model_of(recipe)):
                 ui.label("These are the weights of a try, which has learnt next to nothing.").classes("text-sm")
             panel, waiting = ui.column().classes("w-full"), ui.label("loading ...")  # below: nothing moves as it goes
             with panel:
@@ -80,26 +77,20 @@ def upload_button(label: str, act: Callable[[Pixels], Awaitable[None]]) -> None:
     button(label, icon="upload").on("click", js_handler=f"() => getElement({files.id}).$refs.qRef.pickFiles()")
 
 
-class ExamplePicker:
-    """The number of an example, and a button that draws a random one; each change calls `act` with the number."""
+def example_picker(label: str, count: int, act: Callable[[int], Awaitable[None]]) -> None:
+    """Show the number of an example, and a button that draws a random one; each change calls `act` with the number."""
 
-    def __init__(self, label: str, count: int, act: Callable[[int], Awaitable[None]]) -> None:
-        self.count, self.act = count, act
-        with ui.row().classes("items-center no-wrap gap-1"):
-            self.number = ui.number(
-                f"{label}, 0 to {count - 1}", value=0, min=0, max=count - 1, step=1, precision=0,
-                on_change=self._changed,
-            ).props("dense debounce=300").classes("w-40")  # fmt: skip
-            dice = ui.button(icon="casino", on_click=self._random, color=None).props("flat dense round")
-            dice.props["aria-label"] = f"{label}: a random one"
+    async def changed() -> None:
+        if number.value is not None and 0 <= int(number.value) < count:
+            await act(int(number.value))
 
-    async def _changed(self) -> None:
-        value = self.number.value
-        if value is not None and 0 <= int(value) < self.count:
-            await self.act(int(value))
-
-    def _random(self) -> None:
-        self.number.set_value(random.randrange(self.count))
+    with ui.row().classes("items-center no-wrap gap-1"):
+        number = ui.number(
+            f"{label}, 0 to {count - 1}", value=0, min=0, max=count - 1, step=1, precision=0, on_change=changed
+        )
+        number.props("dense debounce=300").classes("w-40")
+        dice = ui.button(icon="casino", color=None, on_click=lambda: number.set_value(random.randrange(count)))
+        dice.props("flat dense round").props["aria-label"] = f"{label}: a random one"
 
 
 class PointerPicture:

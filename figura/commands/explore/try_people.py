@@ -7,8 +7,7 @@ import numpy as np
 from nicegui import events, ui
 
 from figura.base.pictures import Pixels
-from figura.commands.explore.project import Project
-from figura.commands.explore.try_parts import ExamplePicker, PointerPicture, trials, upload_button
+from figura.commands.explore.try_parts import PointerPicture, example_picker, trials, upload_button
 from figura.commands.explore.trying import recipes_on
 from figura.commands.explore.trying_people import (
     Joints,
@@ -31,17 +30,16 @@ LIVE = 0.3
 HINT = "Drag a joint; or choose one below and move it by its numbers (arrow keys: one pixel)."
 
 
-async def people_panel(project: Project, recipes: Mapping[str, Recipe]) -> None:
+async def people_panel(recipes: Mapping[str, Recipe]) -> None:
     """Lay the trial out for the recipes that draw people."""
 
     async def build(recipe: str) -> None:
-        trial = await computed(people_trial, project, recipes, recipe)
+        trial = await computed(people_trial, recipes, recipe)
         if trial is not None:
             await PeoplePanel(trial).build()
 
     missing = "No recipe here draws people: none has both validation data people.PersonPairs and a section `predict`."
-    names = [name for name in recipes_on(recipes, PersonPairs) if recipes[name].predict]
-    await trials(project, names, missing, build)
+    await trials(recipes_on(recipes, PersonPairs), missing, build)
 
 
 class PeoplePanel:
@@ -58,18 +56,17 @@ class PeoplePanel:
         self.joints, self.look = self.drawer.example(0)
         with ui.row().classes("w-full flex-wrap gap-4 items-start"):
             with ui.column().classes("gap-1").style("width: min(100%, 208px)"):
-                ExamplePicker("Appearance", len(self.drawer), self.appearance_of)
+                example_picker("Appearance", len(self.drawer), self.appearance_of)
                 upload_button("Upload an appearance", self.uploaded)
                 self.appearance = Picture("Appearance", 192)
             with ui.column().classes("gap-1").style("width: min(100%, 336px)"):
-                ExamplePicker("Pose", len(self.drawer), self.pose_of)
+                example_picker("Pose", len(self.drawer), self.pose_of)
                 ui.label("Pose").classes("text-sm")
                 self.stickman = PointerPicture("Pose: a stickman whose joints can be dragged", self.pointer)
                 ui.label(HINT).classes("text-xs")
                 self._joint_controls()
             self.person = Picture("Generated person", 256, "person.png")
-            with ui.column().classes("gap-1").style("width: min(100%, 336px)"):
-                self.reading = Picture("Read by the pose network", 336)
+            self.reading = Picture("Read by the pose network", 336)
         self._show_look("example 0")
         self.show_pose()
         await self.draw()
@@ -101,11 +98,11 @@ class PeoplePanel:
         if result is None:
             return
         self.seconds = time.perf_counter() - start
-        self.person.show(result.picture, f"{self.seconds:.2f} s")
-        if result.reading is not None:
-            self.reading.show(result.reading, result.text)
-        else:
-            self.reading.note.set_text(result.text)
+        picture, reading, text = result
+        self.person.show(picture, f"{self.seconds:.2f} s")
+        if reading is not None:
+            self.reading.show(reading)
+        self.reading.note.set_text(text)
 
     async def pointer(self, event: events.GenericEventArguments) -> None:
         """Take the nearest joint, move it, let it go: then the person is drawn."""

@@ -12,7 +12,6 @@ from nicegui import ui
 from figura.base.error_collector import ErrorCollector
 from figura.base.errors import UserError, printable
 from figura.base.pictures import Pixels, write_png
-from figura.commands.explore.project import Project
 from figura.commands.explore.try_parts import trials, upload_button
 from figura.commands.explore.trying import computing, pose_recipe, predictor, shrunk
 from figura.commands.explore.widgets import Latest, Picture, button, computed, paragraph
@@ -28,19 +27,18 @@ MOST_ROWS = 50
 COLUMNS = ["category", "score", "x", "y", "width", "height"]
 
 
-async def photos_panel(project: Project, recipes: Mapping[str, Recipe]) -> None:
+async def photos_panel(recipes: Mapping[str, Recipe]) -> None:
     """Lay the trial out for the recipes that say how to predict from photos."""
     missing = "No recipe here says how to predict from photos: none has a section `predict`."
     names = [name for name, recipe in recipes.items() if recipe.predict is not None]
-    await trials(project, names, missing, PhotoPanel(project, recipes).build)
+    await trials(names, missing, PhotoPanel(recipes).build)
 
 
 class PhotoPanel:
     """One client's photo, which stays when another recipe is chosen, and the results."""
 
-    def __init__(self, project: Project, recipes: Mapping[str, Recipe]) -> None:
-        self.project, self.recipes = project, recipes
-        self.recipe = ""
+    def __init__(self, recipes: Mapping[str, Recipe]) -> None:
+        self.recipes, self.recipe = recipes, ""
         self.pixels: Pixels | None = None
         self.run = Latest(self._run)
 
@@ -62,14 +60,13 @@ class PhotoPanel:
         await self.run()
 
     async def _run(self) -> None:
-        """Run the recipe on the photo, and show the results."""
         if self.pixels is None:
             return
         recipe, start = self.recipe, time.perf_counter()
         longest = min(max(int(self.longest.value or LONGEST), SHORTEST), MOST)
         self.space.clear()
         self.told.set_text(f"{recipe} runs ...")
-        done = await computed(photo_results, self.project, self.recipes, recipe, self.pixels, longest)
+        done = await computed(photo_results, self.recipes, recipe, self.pixels, longest)
         if recipe != self.recipe:  # another one was chosen meanwhile, and runs next
             return
         if done is None:
@@ -83,7 +80,6 @@ class PhotoPanel:
 
 
 def _show(photo: Pixels, results: Results) -> None:
-    """Show the pictures, and tables of the records."""
     pictures = {f"{one.name}.{name}": pixels for one in results for name, pixels in one.pictures.items()}
     with ui.row().classes("w-full flex-wrap gap-6 items-start"):
         for name, pixels in ({NAME: photo} | pictures | dict(results.sheets)).items():
@@ -100,9 +96,7 @@ def _show(photo: Pixels, results: Results) -> None:
         button(f"Download {file}", partial(ui.download.content, records, file), icon="download")
 
 
-def photo_results(
-    project: Project, recipes: Mapping[str, Recipe], name: str, pixels: Pixels, longest: int
-) -> tuple[Pixels, Results]:
+def photo_results(recipes: Mapping[str, Recipe], name: str, pixels: Pixels, longest: int) -> tuple[Pixels, Results]:
     """Run a recipe's prediction on a photo, uint8 (H, W, 3); return the photo as it was used, and the results.
 
     Its longer side is made `longest` pixels if it is more. VUNet needs to know where people are; for such a recipe, a
@@ -117,8 +111,8 @@ def photo_results(
         write_png(file, photo)
         try:
             if _needs_people(recipes[name]):
-                predictor(project, pose_recipe(project, recipes)).predict(file, workers=0).save(folder)
-            return photo, predictor(project, name).predict(file, workers=0)
+                predictor(recipes, pose_recipe(recipes)).predict(file, workers=0).save(folder)
+            return photo, predictor(recipes, name).predict(file, workers=0)
         except UserError as error:  # nobody knows this folder
             raise UserError(str(error).replace(f"{folder}/", "")) from None
 

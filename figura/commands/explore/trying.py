@@ -1,8 +1,9 @@
 """Trained networks that the page runs, loaded once and one at a time, and pictures that people send to them."""
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -15,8 +16,7 @@ from figura.base.error_collector import ErrorCollector
 from figura.base.errors import UserError
 from figura.base.pictures import SUFFIXES, Pixels, decode_raw
 from figura.base.yaml12 import read_yaml
-from figura.commands.explore.cache import CACHE
-from figura.commands.explore.project import Project
+from figura.commands.explore.cache import CACHE, manifests
 from figura.interfaces import ExampleDataset
 from figura.recipe.schema import Recipe
 from figura.recipe.schema_check import check_schema
@@ -31,24 +31,24 @@ LARGEST_PIXELS = 64_000_000
 KINDS = f"images end in {', '.join(SUFFIXES)}"
 
 
-def read_recipes(project: Project) -> tuple[dict[str, Recipe], list[str]]:
-    """Return the recipes by name, those that are trained first, of which the schema alone is checked; and the faults.
+def read_recipes(params: Mapping[str, Path]) -> tuple[dict[str, Recipe], list[str]]:
+    """Return the recipes of files by name, those that are trained first, checked by the schema alone; and the faults.
 
     Recipes with faults are left out.
     """
     recipes, faults = {}, []
-    for name in sorted(project.recipes, key=lambda name: not is_trained(project, name)):
-        path = project.params(name)
+    for name in sorted(params, key=lambda name: not is_trained(name)):
+        path = params[name]
         try:
-            recipes[name] = check_schema(read_yaml(path), path)
+            recipes[name] = check_schema(read_yaml(path), path).read_from(path)
         except UserError as error:
             faults.append(str(error))
     return recipes, faults
 
 
 def recipes_on(recipes: Mapping[str, Recipe], kind: type[ExampleDataset]) -> list[str]:
-    """Return the recipes with a validation dataset of this class."""
-    return [name for name, recipe in recipes.items() if _dataset_name(recipe, kind) is not None]
+    """Return the recipes with `predict` and a validation dataset of this class."""
+    return [name for name, recipe in recipes.items() if recipe.predict and _dataset_name(recipe, kind) is not None]
 
 
 def _dataset_name(recipe: Recipe, kind: type[ExampleDataset]) -> str | None:
@@ -67,14 +67,14 @@ def validation_dataset(recipe: Recipe, kind: type[T]) -> T:
     return cast(T, build(recipe.data.validation[name], DATASET, f"data.validation.{name}", recipe.path))
 
 
-def model_of(project: Project, recipe: str) -> Path:
+def model_of(recipe: str) -> Path:
     """Return the model folder of a recipe, which may not exist."""
     return Path("runs", recipe, "model")
 
 
-def is_trained(project: Project, recipe: str) -> bool:
+def is_trained(recipe: str) -> bool:
     """Return whether a recipe has a model."""
-    return (model_of(project, recipe) / "recipe.yaml").is_file()
+    return (model_of(recipe) / "recipe.yaml").is_file()
 
 
 def untrained(recipe: str) -> str:
@@ -82,39 +82,38 @@ def untrained(recipe: str) -> str:
     return f"{recipe} is not trained yet: run dvc repro train@{recipe}, then reload this page"
 
 
-def files_of(params: Path, model: Path, recipe: Recipe | None = None) -> list[Path]:
-    """Return the files that a trained model is loaded from; with its recipe, those that tell its data have changed."""
-    entries = () if recipe is None else recipe.data.validation.values()
-    roots = [Path(str(one.arguments["root"]), "manifest.json") for one in entries if "root" in one.arguments]
-    return [params, *sorted(model.glob("*")), *roots]
+def cached(kind: str, name: str, recipe: Recipe, make: Callable[[], T]) -> T:
+    """Return what was made of a trained recipe, or make it if it is new or its files or its data have changed."""
+    files = [recipe.path, *sorted(model_of(name).glob("*")), *manifests(recipe.data.validation.values())]
+    return CACHE.get((kind, str(model_of(name).resolve())), files, make)
 
 
-def predictor(project: Project, recipe: str, **settings: Any) -> figura.Predictor:
-    """Return what predicts with a trained recipe; loaded once, and again when its files have changed.
-
-    Args:
-        project: the project.
-        recipe: of `dvc.yaml`.
-        settings: as in `figura.load`, with `__` in place of the dots.
+def predictor(recipes: Mapping[str, Recipe], name: str, settings: Mapping[str, Any] | None = None) -> figura.Predictor:
+    """Return what predicts with a trained recipe, as by `figura.load` with these settings; loaded once.
 
     Raises:
         UserError: it is not trained, or its recipe or its files have faults.
     """
-    if not is_trained(project, recipe):
-        raise UserError(untrained(recipe))
-    params, model = project.params(recipe), model_of(project, recipe)
-    values = {key.replace("__", "."): value for key, value in settings.items()}
-    key = ("predictor", str(model.resolve()), repr(values))
-    return CACHE.get(key, files_of(params, model), lambda: figura.load(model, recipe=params, settings=values))
+    if not is_trained(name):
+        raise UserError(untrained(name))
+    recipe = recipes[name].path
+    make = partial(figura.load, model_of(name), recipe=recipe, settings=settings)
+    return cached(f"predictor {settings}", name, recipes[name], make)
 
 
-def pose_recipe(project: Project, recipes: Mapping[str, Recipe]) -> str:
+def pose_recipe(recipes: Mapping[str, Recipe]) -> str:
     """Return the first recipe that saves the people of photos, those that are trained first."""
     poses = [name for name, one in recipes.items() if one.predict and one.predict.save.get("people") == "records"]
-    if not any(is_trained(project, name) for name in poses):
+    if not any(is_trained(name) for name in poses):
         first = f": run dvc repro train@{poses[0]}, then reload this page" if poses else "; dvc.yaml has none"
         raise UserError(f"this recipe needs to know where people are, which a trained pose recipe tells{first}")
     return poses[0]
+
+
+def result_of(network: figura.Predictor, pixels: Pixels) -> figura.Result:
+    """Return what a network makes of a picture (H, W, 3)."""
+    with computing():
+        return network.predict(pixels, workers=0)[0]
 
 
 def shrunk(pixels: Pixels, longest: int) -> Pixels:

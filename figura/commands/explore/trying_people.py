@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,14 +12,12 @@ from figura.base.errors import UserError
 from figura.base.modes import evaluating
 from figura.base.pictures import Pixels
 from figura.base.seeding import generator, random_kept, seed_here
-from figura.commands.explore.cache import CACHE
-from figura.commands.explore.project import Project
 from figura.commands.explore.trying import (
+    cached,
     computing,
-    files_of,
-    model_of,
     pose_recipe,
     predictor,
+    result_of,
     shrunk,
     validation_dataset,
 )
@@ -34,6 +33,7 @@ from figura.report.sheets import as_pixels
 from models.images.pairs import normalised
 from models.people.crops import square
 from models.people.pairs import PersonPairs, channels_first
+from models.people.persons import person_mask
 from models.people.stickman import pose_picture, present
 
 Joints = NDArray[np.float64]
@@ -97,20 +97,14 @@ class PersonDrawer:
 
         As in `people.PersonPhotos`, what is outside the box becomes the background that the network knows.
         """
-        height, width = pixels.shape[:2]
-        picture, fill, margin = pixels * np.float32(2 / 255) - 1, 0.0, 0.0
-        x, y, w, h = 0.0, 0.0, float(width), float(height)
-        if box is not None:
-            more, margin = PADDING * max(box.width, box.height), self._examples.margin
-            x, y, w, h = box.x - more, box.y - more, box.width + 2 * more, box.height + 2 * more
-        if box is not None and self._examples.background is not None:
-            fill = self._examples.background
-            left, top, right, bottom = np.maximum(np.rint([x, y, x + w, y + h]), 0).astype(int)
-            outside = np.ones((height, width), dtype=bool)
-            outside[top:bottom, left:right] = False
-            picture[outside] = fill
-        crop = square(np.array([x, y, w, h]), margin, self.size)
-        return np.clip(channels_first(crop.resized(picture[crop.inside(height, width)], height, width, fill)), -1, 1)
+        (height, width), data = pixels.shape[:2], self._examples
+        if box is None:
+            place, margin, background = np.array([0.0, 0.0, width, height]), 0.0, None
+        else:
+            more, margin, background = PADDING * max(box.width, box.height), data.margin, data.background
+            place = np.array([box.x - more, box.y - more, box.width + 2 * more, box.height + 2 * more])
+        person = person_mask(None, place, height, width)
+        return channels_first(square(place, margin, self.size).view(pixels, person, background)[0])
 
 
 def _drawing_mode(recipe: Recipe) -> tuple[dict[str, Injector], str]:
@@ -125,21 +119,6 @@ def _drawing_mode(recipe: Recipe) -> tuple[dict[str, Injector], str]:
 
 
 @dataclass(frozen=True, eq=False)
-class Drawn:
-    """A person that was drawn, and what a pose network reads in it.
-
-    Attributes:
-        picture: the person, uint8 (P, P, 3).
-        reading: the picture, enlarged, with the people read; None if no network reads.
-        text: the score of the person read, or why there is none.
-    """
-
-    picture: Pixels
-    reading: Pixels | None
-    text: str
-
-
-@dataclass(frozen=True, eq=False)
 class PeopleTrial:
     """All that the page needs to draw people with one recipe; without a `reader` of poses, `unread` says why."""
 
@@ -147,29 +126,29 @@ class PeopleTrial:
     reader: figura.Predictor | None
     unread: str
 
-    def drawn(self, joints: Joints, appearance: Appearance) -> Drawn:
-        """Draw a person with an appearance (3, P, P) in the pose `joints` (K, 3), and read it."""
+    def drawn(self, joints: Joints, appearance: Appearance) -> tuple[Pixels, Pixels | None, str]:
+        """Draw a person with an appearance (3, P, P) in the pose `joints` (K, 3), and read it.
+
+        Returns:
+            The person, uint8 (P, P, 3); the picture, enlarged, with the people read, None if no network reads; and the
+            score of the person read, or why there is none.
+        """
         picture = self.drawer.picture(joints, appearance)
         if self.reader is None:
-            return Drawn(picture, None, self.unread)
-        result = self._read(picture)
+            return picture, None, self.unread
+        result = result_of(self.reader, picture)
         best = best_person(result.people)
-        return Drawn(picture, result.draw(), "nobody is read" if best is None else f"score {best.score:.2f}")
+        return picture, result.draw(), "nobody is read" if best is None else f"score {best.score:.2f}"
 
     def appearance(self, pixels: Pixels) -> tuple[Appearance, str]:
         """Return the appearance (3, P, P) of a photo (H, W, 3), and what it shows: the person read, or all of it."""
         pixels = shrunk(pixels, LARGEST)
         if self.reader is None:
             return self.drawer.cropped(pixels, None), "all of the picture: no pose network finds the person"
-        person = best_person(self._read(pixels).people)
+        person = best_person(result_of(self.reader, pixels).people)
         if person is None:
             return self.drawer.cropped(pixels, None), "all of the picture: nobody is read in it"
         return self.drawer.cropped(pixels, person.box), f"the person read, of score {person.score:.2f}"
-
-    def _read(self, pixels: Pixels) -> figura.Result:
-        assert self.reader is not None
-        with computing():
-            return self.reader.predict(pixels, workers=0)[0]
 
 
 def best_person(people: Sequence[Person]) -> Person | None:
@@ -178,17 +157,15 @@ def best_person(people: Sequence[Person]) -> Person | None:
     return best if best is not None and best.score >= LEAST_SCORE else None
 
 
-def people_trial(project: Project, recipes: Mapping[str, Recipe], name: str) -> PeopleTrial:
+def people_trial(recipes: Mapping[str, Recipe], name: str) -> PeopleTrial:
     """Return the trial of a recipe that draws people; its parts are loaded once.
 
     Raises:
         UserError: it is not trained, lacks data, or does not say how to predict.
     """
-    trained = predictor(project, name).trained
-    files = files_of(project.params(name), model_of(project, name), recipes[name])
-    drawer = CACHE.get(("drawer", name), files, lambda: PersonDrawer(trained))
+    drawer = cached("drawer", name, recipes[name], partial(PersonDrawer, predictor(recipes, name).trained))
     try:
-        return PeopleTrial(drawer, predictor(project, pose_recipe(project, recipes)), "")
+        return PeopleTrial(drawer, predictor(recipes, pose_recipe(recipes)), "")
     except UserError as error:
         return PeopleTrial(drawer, None, f"no pose network reads the picture: {error}")
 

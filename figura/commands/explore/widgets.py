@@ -16,9 +16,9 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-def data_url(content: bytes, kind: str = "png") -> str:
-    """Return a PNG or WebP file as an address that holds all of it: no request names a file."""
-    return f"data:image/{kind};base64,{base64.b64encode(content).decode()}"
+def data_url(content: bytes) -> str:
+    """Return a PNG file as an address that holds all of it: no request names a file."""
+    return f"data:image/png;base64,{base64.b64encode(content).decode()}"
 
 
 class Picture:
@@ -49,23 +49,23 @@ class Picture:
 
     def show(self, pixels: Pixels, note: str = "") -> None:
         """Show pixels (H, W, 3), and a line about them."""
-        self._show(encode_png(pixels), "png", note)
+        self._content = encode_png(pixels)
+        self._show(data_url(self._content), note)
 
     async def show_file(self, path: Path, title: str) -> None:
         """Show a picture file under another title, scaled down if it is very large."""
         picture = await computed(picture_of, path, title, title)
         if picture is not None:
             self.name(title)
-            self._show(picture.content, "webp", "")
+            self._show(picture.address, "")
 
     def clear(self) -> None:
         """Show no picture."""
         self._button.set_visibility(False)
         self._download.set_visibility(False)
 
-    def _show(self, content: bytes, kind: str, note: str) -> None:
-        self._content = content
-        self._image.props["src"] = data_url(content, kind)
+    def _show(self, address: str, note: str) -> None:
+        self._image.props["src"] = address
         self._image.update()
         self.note.set_text(note)
         self._button.set_visibility(True)
@@ -89,7 +89,7 @@ def button(text: str, act: Callable[[], object] | None = None, icon: str | None 
     return ui.button(text, on_click=act, icon=icon, color=None).props("outline dense no-caps").classes("px-2")
 
 
-async def tabs(bar: ui.tabs, builders: Mapping[str, Callable[[], object]]) -> None:
+async def tabs(bar: ui.tabs, builders: Mapping[str, Callable[[T], object]], recipes: T) -> None:
     """Add tabs to a bar, and their panels here; what is in a panel is built when it is opened for the first time."""
     with bar:
         for name in builders:
@@ -99,14 +99,12 @@ async def tabs(bar: ui.tabs, builders: Mapping[str, Callable[[], object]]) -> No
         for name in builders:
             with ui.tab_panel(name):
                 spaces[name] = ui.column().classes("w-full")
-    built = set[str]()
 
     async def open_panel() -> None:
         name = str(panels.value)
-        if name not in built:
-            built.add(name)
-            with spaces[name]:
-                result = builders[name]()
+        if name in spaces:
+            with spaces.pop(name):
+                result = builders[name](recipes)
                 if isinstance(result, Awaitable):
                     await result
 
