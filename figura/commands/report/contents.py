@@ -3,7 +3,6 @@
 import contextlib
 import io
 import json
-import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from figura.base.errors import UserError
-from figura.base.files import read_json, read_text
+from figura.base.files import git, read_json, read_text
 from figura.base.yaml12 import read_yaml
 from figura.commands.report.page import Block, Cards, Fold, Lines, Pictures, Rows, Text
 from figura.commands.report.pictures import Picture, picture_of
@@ -209,17 +208,10 @@ def _figures(entry: Entry) -> Iterator[Block]:
 
 def provenance() -> list[tuple[str, str]]:
     """Return what the results belong to: commit and whether files differ from it, as label and text."""
-
-    def git(*arguments: str) -> str:
-        with contextlib.suppress(OSError):  # no git here
-            done = subprocess.run(["git", *arguments], capture_output=True, text=True, check=False)
-            return done.stdout.strip()
-        return ""
-
     facts = []
     if commit := git("log", "-1", "--format=%h of %cs: %s"):
-        facts.append(("commit", commit))
-        changed = len(git("status", "--porcelain", "--untracked-files=no").splitlines())
+        facts.append(("commit", commit.strip()))
+        changed = len((git("status", "--porcelain", "--untracked-files=no") or "").splitlines())
         facts.append(("working tree", f"differs from it in {changed} of its files" if changed else "as committed"))
     return facts
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from figura.base.errors import UserError
 from figura.base.files import read_bytes
-from figura.base.pictures import Pixels, decode_bgr
+from figura.base.pictures import Pixels, decode_picture
 
 WIDEST = 1400
 """Pixels; a wider picture is scaled down."""
@@ -46,14 +46,14 @@ class Picture:
 
 def picture_of(path: Path, title: str, alt: str, widest: int = WIDEST) -> Picture:
     """Read a PNG or JPEG file. Raises UserError if it is missing or damaged."""
-    pixels = decode_bgr(read_bytes(path, "run `dvc repro`, or `dvc checkout`"), path)
+    pixels = decode_picture(read_bytes(path, "run `dvc repro`, or `dvc checkout`"), path)
     height, width = pixels.shape[:2]
     scale = min(widest / width, HIGHEST / height)
     if scale < 1:
         height, width = max(1, round(height * scale)), max(1, round(width * scale))
-        pixels = cv2.resize(pixels, (width, height), interpolation=cv2.INTER_AREA)
+        pixels = np.asarray(cv2.resize(pixels, (width, height), interpolation=cv2.INTER_AREA), dtype=np.uint8)
     name = "--".join([*path.parts[-3:-1], f"{path.stem}.webp"])
-    return Picture(title, alt, as_webp(np.ascontiguousarray(pixels[..., ::-1])), width, height, name)
+    return Picture(title, alt, as_webp(pixels), width, height, name)
 
 
 def as_webp(pixels: Pixels) -> bytes:
