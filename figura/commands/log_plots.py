@@ -99,11 +99,14 @@ def draw_training(logs: Mapping[str, Log], path: Path) -> None:
 
     Each step of a recipe (generator, discriminator) has its own line style. Panels without a curve are left out.
     """
+    speeds = {label: log.live["images_per_second"] for label, log in logs.items() if "images_per_second" in log.live}
     panels = {
         "total loss, weighted": list(_totals(logs)),
         "learning rate": list(_of_steps(logs, ".lr")),
         "gradient norm": list(_of_steps(logs, ".grad_norm")),
-        "images per second": list(_speeds(logs)),
+        "images per second": [
+            Curve(label, pd.DataFrame({"step": steps}), pd.Series(values)) for label, (steps, values) in speeds.items()
+        ],
     }
     panels = {title: curves for title, curves in panels.items() if curves}
     rows = -(-len(panels) // 2)
@@ -153,10 +156,3 @@ def _of_steps(logs: Mapping[str, Log], ending: str) -> Iterator[Curve]:
         for column in log.train:
             if str(column).endswith(ending):
                 yield Curve(label, log.train, log.train[column], str(column).removesuffix(ending))
-
-
-def _speeds(logs: Mapping[str, Log]) -> Iterator[Curve]:
-    for label, log in logs.items():
-        if "images_per_second" in log.live:
-            steps, values = log.live["images_per_second"]
-            yield Curve(label, pd.DataFrame({"step": steps}), pd.Series(values))

@@ -137,14 +137,9 @@ def _need_packages(form: str) -> None:
         )
 
 
-def _name(run_folder: Path, model: Path) -> str:
-    """Return the name of the run that a model belongs to."""
-    return (run_folder if model != run_folder else model.parent).absolute().name
-
-
 def _recipe_file(run_folder: Path, model: Path) -> Path:
     """Return the params file of a run by its name in `dvc.yaml`."""
-    name = _name(run_folder, model)
+    name = (run_folder if model != run_folder else model.parent).absolute().name
     recipes = entries("recipes") if PIPELINE.is_file() else {}
     if name not in recipes:
         known = f"it has {', '.join(recipes)}" if recipes else "there is none here"

@@ -3,7 +3,7 @@
 import inspect
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from itertools import count as counted
 from itertools import islice
@@ -24,7 +24,6 @@ from figura.recipe.schema import Recipe
 
 SEVERAL = 4
 """Examples in a batch."""
-SEEN = "those of torch.randn, rand and randint, and of dropout,"
 Resize = Callable[[Tensor], Tensor]
 """Returns pictures (N, C, H, W) in another size."""
 
@@ -81,19 +80,14 @@ def calls_of(recipe: Recipe, networks: Mapping[str, nn.Module]) -> Calls:
                 continue
             seen.add((call.key, fault))
             calls.called.add(call.name)
-            if fault := fault or _noise_fault(call):
-                calls.faults.append(f"{call.name}, as mode {mode} calls it, is not exported: {fault}")
-            else:
+            try:
+                if fault:
+                    raise UserError(fault)
+                example_of(call, 1)
                 calls.files[_free(call, calls.files)] = call
+            except UserError as error:
+                calls.faults.append(f"{call.name}, as mode {mode} calls it, is not exported: {error}")
     return calls
-
-
-def _noise_fault(call: Call) -> str:
-    try:
-        example_of(call, 1)
-    except NoiseError as error:
-        return str(error)
-    return ""
 
 
 def _free(call: Call, taken: Mapping[str, Call]) -> str:
@@ -147,12 +141,10 @@ def _watched(networks: Mapping[str, nn.Module], made: list[Made]) -> Iterator[No
 
         return after
 
-    handles = [one.register_forward_hook(watch(name), with_kwargs=True) for name, one in networks.items()]
-    try:
+    with ExitStack() as hooks:
+        for name, network in networks.items():
+            hooks.enter_context(network.register_forward_hook(watch(name), with_kwargs=True))
         yield
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
 def _call(made: Made, mode: str, network: nn.Module, state: State) -> Call:
@@ -226,10 +218,6 @@ def flat(result: Any, name: str = "") -> dict[str, Tensor]:
     return {n: v for key, value in parts for n, v in flat(value, f"{name}.{key}" if name else key).items()}
 
 
-class NoiseError(UserError):
-    """A network draws random numbers that cannot become inputs."""
-
-
 @dataclass(frozen=True, eq=False)
 class Example:
     """Inputs of an `Exportable` by name, noise included; and by name of the noise, what it was drawn from."""
@@ -255,7 +243,7 @@ def example_of(call: Call, count: int, resize: Resize | None = None) -> Example:
     Pictures get another size by `resize`.
 
     Raises:
-        NoiseError: given back, the noise does not lead to the same results (a NaN counts as the same as a NaN).
+        UserError: given back, the noise does not lead to the same results (a NaN counts as the same as a NaN).
     """
     inputs = {name: _repeated(value, count, resize) for name, value in call.inputs.items()}
     with evaluating(call.network), Recorder() as recorder:
@@ -268,7 +256,8 @@ def example_of(call: Call, count: int, resize: Resize | None = None) -> Example:
     with evaluating(module):
         again = module(**tensors)
     if any(not _same(a, b) for a, b in zip(results.values(), again.values(), strict=True)):
-        raise NoiseError(f"it draws random numbers that cannot become inputs; {SEEN} can")
+        seen = "those of torch.randn, rand and randint, and of dropout,"
+        raise UserError(f"it draws random numbers that cannot become inputs; {seen} can")
     return Example(tensors, dict(zip(names, recorder.distributions, strict=True)))
 
 

@@ -57,7 +57,10 @@ def compare(module: Exportable, tensors: Mapping[str, Tensor], path: Path, form:
         if bad := [name for name, value in expected.items() if np.isnan(value).any()]:
             raise UserError(f"PyTorch gives NaN in {', '.join(bad)} for examples of evaluate.data")
         try:
-            theirs = _of_onnx(path, tensors) if form == "onnx" else _of_program(path, tensors)
+            if form == "onnx":
+                theirs = _of_onnx(path, tensors)
+            else:
+                theirs = _of_module(torch.export.load(path).module(), tensors)
             results = theirs()
         except Exception as error:  # onnxruntime raises classes of its own
             raise UserError(f"it cannot be run: {one_line(str(error))}") from error
@@ -118,10 +121,6 @@ def seconds(function: Callable[[], object]) -> float:
 
 def _of_module(module: torch.nn.Module, tensors: Mapping[str, Tensor]) -> Run:
     return lambda: {name: value.numpy() for name, value in module(**tensors).items()}
-
-
-def _of_program(path: Path, tensors: Mapping[str, Tensor]) -> Run:
-    return _of_module(torch.export.load(path).module(), tensors)
 
 
 def _of_onnx(path: Path, tensors: Mapping[str, Tensor]) -> Run:

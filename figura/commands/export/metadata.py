@@ -56,12 +56,8 @@ def _version(package: str) -> str:
 
 def _plain(network: nn.Module, name: str) -> Any:
     value = getattr(network, name, None)
-    plain = isinstance(value, int | float) or (isinstance(value, Mapping) and all(map(_is_number, value.values())))
-    return value if plain else None
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float)
+    parts = value.values() if isinstance(value, Mapping) else [value]
+    return value if all(isinstance(one, int | float) for one in parts) else None
 
 
 def _input(call: Call, example: Example, axes: Axes, name: str) -> dict[str, Any]:
