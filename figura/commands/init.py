@@ -69,7 +69,8 @@ def write_project(root: Path, recipes: list[str]) -> list[str]:
     taken = [path for path in files if path not in KEPT and os.path.lexists(root / path)]
     modules = {f"{PurePosixPath(path).parent}.py" for path in files if path.endswith(".py")}  # packages would hide them
     taken += [name for name in sorted({*IN_THE_WAY, *modules}) if os.path.lexists(root / name)]
-    taken += [name for name in _folders(files) if os.path.lexists(root / name) and not (root / name).is_dir()]
+    folders = sorted({str(folder) for path in files for folder in PurePosixPath(path).parents} - {"."})
+    taken += [name for name in folders if os.path.lexists(root / name) and not (root / name).is_dir()]
     if taken:
         listed = ", ".join(taken[:5]) + (f" and {len(taken) - 5} more" if len(taken) > 5 else "")
         raise UserError(
@@ -182,11 +183,6 @@ def _shown(path: str) -> str:
     """Return a file, or the folder for one of many."""
     parts = PurePosixPath(path).parts
     return "/".join(parts[:2]) if parts[0] == PACKAGE else parts[0] if len(parts) > 1 else path
-
-
-def _folders(files: Iterable[str]) -> list[str]:
-    """Return the folders that files need, below the root, each once."""
-    return sorted({str(folder) for path in files for folder in PurePosixPath(path).parents} - {"."})
 
 
 def _ignored(root: Path, files: Iterable[str]) -> list[str]:

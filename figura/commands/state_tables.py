@@ -40,7 +40,8 @@ def queued() -> dict[str, Recipe]:
     """Return the recipes of the queued experiments, by name, in their order. Raises UserError if there are none."""
     commit = next(one for one in exp_show() if one["rev"] != "workspace")
     experiments = commit["experiments"] or ()
-    shown = [known for one in (commit, *(one["revs"][0] for one in experiments)) if (known := _params(one))]
+    revisions = [commit, *(one["revs"][0] for one in experiments)]
+    shown = [known for one in revisions if (known := (one["data"] or {}).get("params"))]
     files = [file for file in shown[-1] if any(one.get(file) != shown[-1][file] for one in shown)]
     recipes = {}
     for one in experiments:
@@ -51,10 +52,6 @@ def queued() -> dict[str, Recipe]:
     if not recipes:
         raise UserError("no experiment is queued: `dvc exp run --queue`")
     return recipes
-
-
-def _params(revision: Mapping[str, Any]) -> dict[str, Any]:
-    return (revision["data"] or {}).get("params") or {}
 
 
 def exp_show() -> Any:

@@ -14,10 +14,11 @@ from test_import_junyanz import Patches, ResNet, UNet
 
 from figura.base.exit_status import run
 from figura.base.yaml12 import read_yaml, to_yaml
-from figura.commands.import_weights.__main__ import importers, main
+from figura.commands.import_weights.__main__ import main
 from figura.engine.build import build_networks
 from figura.engine.weights import load_weights
 from figura.recipe.load import check_recipe
+from figura.systems import modules_with
 
 GENERATOR = {
     "type": "pix2pix.UNetGenerator",
@@ -137,6 +138,6 @@ def test_a_project_has_kinds_of_its_own(tmp_path):
 
     assert "own: --recipe is needed, such as own.yaml" in said("own")
     kinds = set(re.findall(r"'(\w+)'", said("nothing"))) - {"nothing"}
-    assert kinds == {"own", *importers()}
+    assert kinds == {"own", *modules_with("import_", "plan")}
     page = (Path(__file__).parents[2] / "docs/import.md").read_text()
-    assert all(f"figura import {kind} " in page for kind in importers())
+    assert all(f"figura import {kind} " in page for kind in modules_with("import_", "plan"))

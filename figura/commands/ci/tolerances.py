@@ -92,7 +92,7 @@ class Tolerances:
             )
         return fitting[0]
 
-    def check_used(self, names: Iterable[str], empty: Iterable[str] = ()) -> None:
+    def check_used(self, names: Iterable[str], empty: Iterable[str]) -> None:
         """Raise UserError with a line for each pattern that matches no metric, unless it begins with a file's name and
         a dot, and that file is among the `empty` ones.
         """

@@ -175,28 +175,22 @@ def _link(files: Files, dump: str, folder: Path) -> None:
 
 def _revision(name: str, recipe: str, lock: str, dump: Path) -> Revision:
     """Read `dvc.lock`: parameters, and hashes of what train and eval-dump depend on."""
-    try:
-        return _read_lock(name, recipe, lock, dump)
-    except (TypeError, KeyError, AttributeError) as error:
-        raise UserError(f"{LOCK} of {name}: not what DVC writes: {error!r}") from None
-
-
-def _read_lock(name: str, recipe: str, lock: str, dump: Path) -> Revision:
-    stages = parse_yaml(lock, f"{LOCK} of {name}").get("stages", {})
     params: dict[str, Any] = {}
     sources: dict[str, str] = {}
-    for stage in (f"train@{recipe}", f"eval-dump@{recipe}"):
-        if stage not in stages:
-            raise UserError(f"{name}: {LOCK} has no {stage}; run `dvc repro metrics@{recipe}` there first")
-        entry = stages[stage]
-        for content in entry.get("params", {}).values():
-            params |= dict(leaves(content))
-        sources |= {
-            one["path"]: one.get("md5", "") for one in entry["deps"] if not one["path"].startswith(f"runs/{recipe}/")
-        }
-    if params.get("train.try"):
-        raise UserError(f"{name}: {recipe} is a try there (train.try), no result to compare")
-    return Revision(name, dump, params.pop(SEED), params, sources)
+    try:
+        stages = parse_yaml(lock, f"{LOCK} of {name}").get("stages", {})
+        for stage in (f"train@{recipe}", f"eval-dump@{recipe}"):
+            if stage not in stages:
+                raise UserError(f"{name}: {LOCK} has no {stage}; run `dvc repro metrics@{recipe}` there first")
+            for content in stages[stage].get("params", {}).values():
+                params |= dict(leaves(content))
+            read = [one for one in stages[stage]["deps"] if not one["path"].startswith(f"runs/{recipe}/")]
+            sources |= {one["path"]: one.get("md5", "") for one in read}
+        if params.get("train.try"):
+            raise UserError(f"{name}: {recipe} is a try there (train.try), no result to compare")
+        return Revision(name, dump, params.pop(SEED), params, sources)
+    except (TypeError, KeyError, AttributeError) as error:
+        raise UserError(f"{LOCK} of {name}: not what DVC writes: {error!r}") from None
 
 
 def settings_of(revisions: Sequence[Revision]) -> list[list[Revision]]:

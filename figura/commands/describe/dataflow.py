@@ -113,15 +113,13 @@ def mode_flow(recipe: Recipe, mode: str) -> Flow:
 def _injector_boxes(entries: Mapping[str, Declaration], key: str) -> list[Box]:
     boxes = []
     for (name, entry), injector in zip(entries.items(), build_injectors(dict(entries), key), strict=True):
-        roles = injector.inputs if isinstance(injector, Forward) else {read: read for read in injector.reads}
-        calls = [injector] if isinstance(injector, Forward) else []
-        networks = list(dict.fromkeys(call.network for call in calls))
+        call = injector if isinstance(injector, Forward) else None
+        roles = call.inputs if call else {read: read for read in injector.reads}
         boxes.append(
             Box(
                 f"{key}.{name}", "injector", name, tuple(_injector_lines(entry, injector)), tuple(roles.items()),
-                injector.adds, networks[0] if len(networks) == 1 else None,
-                averaged=bool(calls) and all(call.weights == "ema" for call in calls),
-                cuts=isinstance(injector, Detach | Interpolate) or (bool(calls) and not any(c.grad for c in calls)),
+                injector.adds, call.network if call else None, averaged=call is not None and call.weights == "ema",
+                cuts=isinstance(injector, Detach | Interpolate) or (call is not None and not call.grad),
             )
         )  # fmt: skip
     return boxes
@@ -175,7 +173,8 @@ def _with_learners(recipe: Recipe, panels: Sequence[Panel]) -> list[Panel]:
         open_boxes = [(at, box) for box in panel.boxes if box.kind == "loss"]
         while open_boxes:
             place, reader = open_boxes.pop()
-            for source, box in _sources(panels, place, reader):
+            found = (one for _, name in reader.inputs for one in producers(panels, place, reader, name))
+            for source, box in found:
                 arrives = not (source != place and set(box.outputs) & set(recipe.steps[panels[place].title].detach))
                 if box.key in seen or box.cuts or not arrives:
                     continue
@@ -187,12 +186,6 @@ def _with_learners(recipe: Recipe, panels: Sequence[Panel]) -> list[Panel]:
         replace(panel, boxes=tuple(replace(box, learns=tuple(learners.get(box.key, ()))) for box in panel.boxes))
         for panel in panels
     ]
-
-
-def _sources(panels: Sequence[Panel], at: int, reader: Box) -> Iterable[tuple[int, Box]]:
-    """Yield the producers of all inputs of a box in panel `at`, with the numbers of their panels."""
-    for _, name in reader.inputs:
-        yield from producers(panels, at, reader, name)
 
 
 def producers(panels: Sequence[Panel], at: int, reader: Box, name: str) -> list[tuple[int, Box]]:

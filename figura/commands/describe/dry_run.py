@@ -11,7 +11,6 @@ multiply-accumulate. Elementwise operations, norms and the optimizer are not cou
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 from weakref import WeakSet
 
@@ -96,7 +95,7 @@ def run_training(recipe: Recipe, networks: Mapping[str, nn.Module], batch_size: 
             run.inject(f"steps.{name}.injectors.{injector}", built)
         for loss, on_meta in build_losses(recipe, name, META).items():
             if on_meta.weight != 0:
-                run.add_loss(loss, on_meta, partial(_loss_on_cpu, recipe, name, loss))
+                run.add_loss(loss, on_meta)
         run.close_step([p for trained in step.trains for p in networks[trained].parameters() if p.requires_grad])
     run.describe_shapes()
     return run.costs
@@ -115,10 +114,6 @@ def run_mode(recipe: Recipe, networks: Mapping[str, nn.Module], mode: str, batch
             run.inject(f"{key}.{name}", built)
     run.describe_shapes()
     return run.costs
-
-
-def _loss_on_cpu(recipe: Recipe, step: str, loss: str) -> WeightedLoss:
-    return build_losses(recipe, step, CPU)[loss]
 
 
 class _Run:
@@ -168,12 +163,12 @@ class _Run:
         self.view |= outputs
         self.state |= outputs
 
-    def add_loss(self, name: str, loss: WeightedLoss, on_cpu: Callable[[], WeightedLoss]) -> None:
+    def add_loss(self, name: str, loss: WeightedLoss) -> None:
         def value(state: State, networks: Networks) -> dict[str, Any]:
             return {name: loss.values(name, state)[name]}
 
         def real_value(state: State, networks: Networks) -> dict[str, Any]:
-            return {name: on_cpu().values(name, state)[name]}
+            return {name: build_losses(self.recipe, self.step, CPU)[name].values(name, state)[name]}
 
         outputs = self._run(f"losses.{name}", loss.inputs.values(), value, real_value)
         self.losses += [values.mean() for values in outputs.values()]

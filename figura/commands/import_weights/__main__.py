@@ -39,7 +39,7 @@ SUFFIXES = {".bin", ".ckpt", ".onnx", ".pkl", ".pt", ".pth", SUFFIX, ".tar"}
 
 def main(arguments: list[str]) -> None:
     """Write the weights of a file for figura's network of the same architecture."""
-    kinds = importers()
+    kinds = modules_with("import_", "plan")
     args = _parse(arguments, kinds)
     if args.network and args.recipe is None:
         raise UserError(f"--network {args.network}: it chooses a network of --recipe, which is missing")
@@ -75,11 +75,6 @@ def refuse_output(output: Path) -> None:
         raise UserError(f"{output}: this is a model; name the folder of another run")
 
 
-def importers() -> dict[str, str]:
-    """Return the modules that read files of other programs, by kind: those called `import_KIND` of the systems."""
-    return modules_with("import_", "plan")
-
-
 def _parse(arguments: list[str], kinds: Iterable[str]) -> argparse.Namespace:
     parser = parser_of("import", __doc__)
     parser.add_argument("kind", choices=list(kinds), metavar="KIND", help=", ".join(kinds))
@@ -113,7 +108,8 @@ def _convert(args: argparse.Namespace, importer: Any, recipe: "Recipe | None") -
             importer.refuse_content(content)
         plan: Plan = importer.plan(tensors, *needed)
     except UserError as error:
-        raise UserError(f"{args.file}, as {args.kind}: {error}; {_begins(list(tensors))}") from None
+        first = f"its {len(tensors):,} tensors begin with {', '.join([*tensors][:3])}"
+        raise UserError(f"{args.file}, as {args.kind}: {error}; {first}") from None
     if recipe is None:
         name = plan.published[1]
         networks = {name: _built(plan, args.file)}
@@ -199,10 +195,6 @@ def _other_settings(plan: "Plan", recipe: "Recipe", name: str, kind: type) -> li
         for key, value in plan.settings.items()
         if key not in plan.guesses and key != "image_size" and (found := arguments.get(key, defaults.get(key))) != value
     ]
-
-
-def _begins(names: list[str]) -> str:
-    return f"its {len(names):,} tensors begin with {', '.join(names[:3])}"
 
 
 if __name__ == "__main__":

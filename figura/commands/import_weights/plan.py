@@ -50,19 +50,19 @@ class Plan:
     remedy: str = ""
 
 
-def shape(tensors: Tensors, name: str, dimensions: int = 4) -> tuple[int, ...]:
-    """Return the shape of a tensor whose size says a setting.
+def shape(tensors: Tensors, name: str) -> tuple[int, ...]:
+    """Return the shape of a convolution's weight whose size says a setting.
 
     Raises:
-        UserError: it is missing, is empty, or has other dimensions.
+        UserError: it is missing, is empty, or has not four dimensions.
     """
     if name not in tensors:
         raise UserError(f"there is no tensor {name}: the file is damaged, or holds another network")
     found = tuple(tensors[name].shape)
-    if len(found) != dimensions or 0 in found:
+    if len(found) != 4 or 0 in found:
         raise UserError(
-            f"{name} has shape {found}: the file is damaged, or holds another network; {dimensions} dimensions of at "
-            "least 1 are needed"
+            f"{name} has shape {found}: the file is damaged, or holds another network; 4 dimensions of at least 1 are "
+            "needed"
         )
     return found
 

@@ -46,12 +46,11 @@ def read_pickle(path: Path) -> Any:
     open_regular(path).close()
     try:
         archive = zipfile.is_zipfile(path)
-        if archive:
-            _refuse_inflated(path)
-        names = torch.serialization.get_unsafe_globals_in_checkpoint(path) if archive else []
-        with torch.serialization.safe_globals([(_stand_in(name), name) for name in names]):
-            content = torch.load(path, map_location="cpu", weights_only=True)
         damaged = _damaged(path) if archive else None
+        names = torch.serialization.get_unsafe_globals_in_checkpoint(path) if archive else []
+        stand_ins: list[Any] = [(type("StandIn", (Placeholder,), {"stands_for": name}), name) for name in names]
+        with torch.serialization.safe_globals(stand_ins):
+            content = torch.load(path, map_location="cpu", weights_only=True)
     except UserError:
         raise
     except Exception as error:  # a malformed file can raise anything
@@ -69,19 +68,20 @@ def read_pickle(path: Path) -> Any:
     return content
 
 
-def _refuse_inflated(path: Path) -> None:
-    """Raise UserError if an archive would fill more memory than its file has bytes: `torch.save` compresses nothing."""
+def _damaged(path: Path) -> str | None:
+    """Return the first part of an archive whose checksum differs, which PyTorch does not look at.
+
+    Raises:
+        UserError: it would fill more memory than its file has bytes: `torch.save` compresses nothing.
+    """
     with zipfile.ZipFile(path) as archive:
         parts = archive.infolist()
-    if any(one.compress_type != zipfile.ZIP_STORED for one in parts):
-        raise UserError(f"{path}: its parts are compressed, so torch.save did not write it (torch.jit.save may have)")
-    if sum(one.file_size for one in parts) > path.stat().st_size:
-        raise UserError(f"{path}: its parts are together larger than the file: it is damaged, copy it again")
-
-
-def _damaged(path: Path) -> str | None:
-    """Return the first part of an archive whose checksum differs, which PyTorch does not look at."""
-    with zipfile.ZipFile(path) as archive:
+        if any(one.compress_type != zipfile.ZIP_STORED for one in parts):
+            raise UserError(
+                f"{path}: its parts are compressed, so torch.save did not write it (torch.jit.save may have)"
+            )
+        if sum(one.file_size for one in parts) > path.stat().st_size:
+            raise UserError(f"{path}: its parts are together larger than the file: it is damaged, copy it again")
         return archive.testzip()
 
 
@@ -112,7 +112,3 @@ def children_of(module: Placeholder) -> dict[str, Placeholder]:
 def _part(module: Placeholder, kind: str) -> dict[str, Any]:
     part = module.state.get(kind) if isinstance(module.state, dict) else None
     return part if isinstance(part, dict) else {}
-
-
-def _stand_in(name: str) -> type[Placeholder]:
-    return type("StandIn", (Placeholder,), {"stands_for": name})

@@ -17,7 +17,6 @@ CONTENTS = ("params_ema", "params", "state_dict", "model")
 KEYS = 5  # that a message names
 NESTED = 3  # dictionaries around the weights, at most
 WRAPPED = ("module.", "_orig_mod.")  # prefixes of every name: of DataParallel and of torch.compile, perhaps of both
-SAFETENSORS = ".safetensors"
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
@@ -34,7 +33,7 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
 
 def read_content(path: Path) -> Any:
     """Return what a file of safetensors or of `torch.save` holds; raise UserError if it cannot be read."""
-    return _safetensors(path) if path.suffix == SAFETENSORS else read_pickle(path)
+    return _safetensors(path) if path.suffix == ".safetensors" else read_pickle(path)
 
 
 def tensors_of(content: Any, path: Path) -> dict[str, Tensor]:
