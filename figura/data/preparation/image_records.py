@@ -264,7 +264,7 @@ def _fits(reach: tuple[float, float] | None, size: Size) -> bool:
     return reach is None or (reach[0] <= _CLOSE * size.width and reach[1] <= _CLOSE * size.height)
 
 
-def reach_of(record: Mapping[str, Any], names: Sequence[str] = (), corners: bool = False) -> Reached | None:
+def reach_of(record: Mapping[str, Any], names: Sequence[str], corners: bool) -> Reached | None:
     """Return the largest x and y of an annotation's box, labelled joints and polygons, pixels; None without any.
 
     `names` are those of its joints; `corners` says that boxes are x1, y1, x2, y2.

@@ -42,7 +42,8 @@ class JointCounts:
         keypoints = record.get("keypoints")
         if isinstance(keypoints, list) and any(keypoints):
             nested = {*map(type, keypoints)} & {list, dict}
-            count = sum(map(_numbers_of, keypoints)) if nested else len(keypoints)
+            numbers = [3 if isinstance(one, dict) else len(one) if isinstance(one, list) else 1 for one in keypoints]
+            count = sum(numbers) if nested else len(keypoints)
             category = whole_number(record.get("category_id"))
             self.numbers.setdefault(category, Counter())[count] += 1
 
@@ -83,12 +84,6 @@ class JointCounts:
             "confidences of at least `min_confidence`"
         )
         return [line]
-
-
-def _numbers_of(joint: Any) -> int:
-    if isinstance(joint, dict):
-        return 3
-    return len(joint) if isinstance(joint, list) else 1
 
 
 class Plausibility:

@@ -113,11 +113,9 @@ def measured_pose(places: Floats, flip: Sequence[int], connections: Sequence[tup
     )
     aligned = both[np.argmin(misses, axis=0), np.arange(len(places))]
     pose = np.full(places.shape[1:], np.nan)
-    for joint in range(len(pose)):
-        labelled = aligned[np.isfinite(aligned[:, joint, 0]), joint]
-        if len(labelled):
-            pose[joint] = np.median(labelled, axis=0)
-    for joint in np.flatnonzero(np.isnan(pose[:, 0])).tolist():
+    labelled = np.isfinite(aligned[:, :, 0]).any(axis=0)
+    pose[labelled] = np.nanmedian(aligned[:, labelled], axis=0)
+    for joint in np.flatnonzero(~labelled).tolist():
         near = [b if a == joint else a for a, b in connections if joint in (a, b)]
         known = pose[near][np.isfinite(pose[near, 0])]
         pose[joint] = (known if len(known) else pose[np.isfinite(pose[:, 0])]).mean(axis=0)

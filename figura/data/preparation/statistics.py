@@ -22,7 +22,7 @@ class Statistics:
     the category, or None; `annotated` is whether the split's source has annotations.
     """
 
-    def __init__(self, people: int | None, joints: Sequence[str], annotated: bool = True) -> None:
+    def __init__(self, people: int | None, joints: Sequence[str], annotated: bool) -> None:
         self.people, self.joints, self.annotated = people, tuple(joints), annotated
         self.persons_of: dict[int, int] = {}
         self.widths, self.image_heights, self.heights = array("d"), array("d"), array("d")
