@@ -27,7 +27,7 @@ import re
 import secrets
 import struct
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from io import BytesIO
 from pathlib import Path
@@ -216,9 +216,17 @@ class GrowingFile:
             self._unfinished.replace(self.path)
 
     def close(self) -> None:
-        """End and publish."""
-        self.end()
-        self.publish()
+        """End and publish; if that fails, remove what was written."""
+        try:
+            self.end()
+            self.publish()
+        finally:
+            self.discard()
+
+    def discard(self) -> None:
+        """Remove what was written, unless it was published."""
+        with suppress(OSError):  # none is left, or the disk is read-only by now
+            self._unfinished.unlink()
 
 
 class Table(GrowingFile):
@@ -241,12 +249,15 @@ class Table(GrowingFile):
         self.end()
         earlier = self._unfinished
         self._columns += [column for column in row if column not in self._columns]
-        self._open()
-        self._writer = csv.DictWriter(self, self._columns, lineterminator="\n", restval="")
-        self._writer.writeheader()
-        with earlier.open(newline="", encoding="utf-8") as file:
-            self._writer.writerows(csv.DictReader(file))
-        earlier.unlink()
+        try:
+            self._open()
+            self._writer = csv.DictWriter(self, self._columns, lineterminator="\n", restval="")
+            self._writer.writeheader()
+            with earlier.open(newline="", encoding="utf-8") as file:
+                self._writer.writerows(csv.DictReader(file))
+        finally:
+            with suppress(OSError):
+                earlier.unlink()
 
 
 def read_table(content: bytes, path: Path, needed: Collection[str]) -> pd.DataFrame:

@@ -76,11 +76,14 @@ class ResultFiles:
         for name, picture in one.compared.items():
             _write_picture(_with(base, f".{name}.compared.png"), picture)
         for name, records in one.records.items():
-            file = RecordsFile(_with(base, f".{name}.json"))
             height, width = one.image.size or (None, None)
             size = {} if width is None else {"width": width, "height": height}
-            file.add({**record, **size} if "bbox" in record else record for record in records)
-            file.close()
+            file = RecordsFile(_with(base, f".{name}.json"))
+            try:
+                file.add({**record, **size} if "bbox" in record else record for record in records)
+                file.close()
+            finally:
+                file.discard()
         for name, array in one.arrays.items():
             _write(_with(base, f".{name}.npy"), encode_array(array))
 
