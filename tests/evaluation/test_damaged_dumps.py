@@ -164,8 +164,10 @@ OTHERS = [
     (TABLE, b"index,loss.a\n0,1\n", EMPTY),
     (TABLE, b"mode,size\nplain,1e999\n", f"column 'size' {NO_NUMBERS}"),
     (NUMBERS, None, "no such file"),
+    (NUMBERS, b"", "no table of numbers: No columns to parse from file"),
     (NUMBERS, bytes(99) + b"\n", "no column 'step', or it has empty cells"),
     (NUMBERS, ROWS.replace(b"0.5", b"0.0\x115"), "column 'distance.raw' holds texts"),
+    (NUMBERS, ROWS + b"nan,1,1,1\n", "column 'step' holds nan; a finite number is needed"),
     (NUMBERS, ROWS + b"9" * 400 + b",1,1,1\n", "column 'step' holds texts, or too large numbers"),
     (NUMBERS, ROWS[:-3], CUT_OFF),
 ]
