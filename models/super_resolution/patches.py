@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from figura.base.errors import UserError
-from figura.base.pictures import SUFFIXES, decode_raw, picture_facts, picture_files
+from figura.base.pictures import SUFFIXES, Facts, decode_raw, picture_facts, picture_files
 from figura.data.formats.prepared import Manifest, without_split
 from figura.interfaces import Example, ExampleDataset
 from models.images.argument_types import Count
@@ -19,6 +19,9 @@ from models.images.photometry import Image
 from models.super_resolution.degradation_settings import Degradation, Sharpening
 from models.super_resolution.degradations import degraded, sharpened
 from models.super_resolution.resampling import Kernel, resample
+
+GREY = ("1", "L", "LA", "I;16")
+"""Pillow's modes of files with one channel of colour."""
 
 
 class Patches(ExampleDataset):
@@ -77,7 +80,8 @@ class Patches(ExampleDataset):
         if not paths:
             raise UserError(f"{self.folder}: has no images ({', '.join(SUFFIXES)})")
         self.manifest.check_count(self.folder, len(paths))
-        sizes = [_size(self.folder / path) for path in paths]
+        facts = [_facts(self.folder / path) for path in paths]
+        sizes = [None if one is None else one.upright[::-1] for one in facts]
         least = size or scale
         large_enough = [place for place, one in enumerate(sizes) if one is None or min(one) >= least]
         if not large_enough:
@@ -95,6 +99,7 @@ class Patches(ExampleDataset):
             )
         self.paths = [paths[place] for place in large_enough]
         self.sizes = [sizes[place] for place in large_enough]
+        self.grey = [one is not None and one.mode in GREY for one in map(facts.__getitem__, large_enough)]
 
     def __len__(self) -> int:
         return len(self.paths)
@@ -107,8 +112,8 @@ class Patches(ExampleDataset):
         return index if size is None else tuple(side // self.scale for side in size)
 
     def row(self, index: int) -> dict[str, int | float | str]:
-        """Return the `file` of the image below the split's folder, and its size in pixels if the header has it."""
-        row: dict[str, int | float | str] = {"file": self.paths[index].as_posix()}
+        """Return the image's `file` below the split's folder, whether it is `grey`, and its size if known."""
+        row: dict[str, int | float | str] = {"file": self.paths[index].as_posix(), "grey": int(self.grey[index])}
         if (size := self.sizes[index]) is not None:
             row["height"], row["width"] = size
         return row
@@ -146,13 +151,12 @@ class Patches(ExampleDataset):
         return augment(image, image, self.augmentation, crop, random, ())[0]
 
 
-def _size(path: Path) -> tuple[int, int] | None:
-    """Return height and width from the file's header, or None if missing (reading the image reports why)."""
+def _facts(path: Path) -> Facts | None:
+    """Return what the file's header says, or None if it cannot be read (reading the image reports why)."""
     try:
-        width, height = picture_facts(path).upright
+        return picture_facts(path)
     except UserError:
         return None
-    return height, width
 
 
 def split_folder(root: Path, split: str) -> Path:

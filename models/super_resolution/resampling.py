@@ -2,19 +2,20 @@
 
 An output pixel is a weighted mean of the input pixels around its position, with weights k(distance / stretch)
 normalised to sum 1. For downsampling, `stretch` is the factor, to avoid aliasing; otherwise it is 1. Pixels are squares
-(the centre of pixel i is at i + 1/2), and at borders the weights inside the picture are normalised. Pillow, which is
-used here, and MATLAB's `imresize` (except at borders) do the same.
+(the centre of pixel i is at i + 1/2), and pictures continue mirrored beyond their borders. MATLAB's `imresize`, by
+which the papers' benchmarks are made, does the same; Pillow, which is used here, would cut the kernel at borders.
 
 k(x) is, not normalised: area, 1 on (-1/2, 1/2]. bilinear, 1 - |x| for |x| < 1. bicubic, Keys' with a = -1/2 (IEEE TASSP
 29(6), 1981, eq. 15). lanczos, sinc(x) sinc(x / 3) for |x| < 3 (Turkowski, *Graphics Gems*, 1990).
 """
 
-from typing import Literal
+from typing import Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+Level = TypeVar("Level", np.uint8, np.float32)
 Kernel = Literal["nearest", "area", "bilinear", "bicubic", "lanczos"]
 
 FILTERS: dict[Kernel, Image.Resampling] = {
@@ -24,10 +25,11 @@ FILTERS: dict[Kernel, Image.Resampling] = {
     "lanczos": Image.Resampling.LANCZOS,
 }
 """Pillow's names. Its NEAREST accumulates positions from pixel to pixel, and is off by one near integers."""
+SUPPORT = 3  # pixels to each side, before stretching: of lanczos, the widest
 
 
-def resample(image: NDArray[np.uint8], size: tuple[int, int], kernel: Kernel) -> NDArray[np.uint8]:
-    """`image` (H, W, C), uint8, at `size` (height, width), rounded once at the end.
+def resample(image: NDArray[Level], size: tuple[int, int], kernel: Kernel) -> NDArray[Level]:
+    """`image` (H, W, C), uint8 or float32, at `size` (height, width); uint8 is clipped and rounded, once, at the end.
 
     nearest: the input pixel that an output pixel's centre lies in; an even reduction factor thus shifts the picture by
     half an input pixel. area: each input pixel contributes fully to the output pixel that its centre lies in: at
@@ -38,7 +40,10 @@ def resample(image: NDArray[np.uint8], size: tuple[int, int], kernel: Kernel) ->
         rows, columns = (_nearest(*sides) for sides in zip(image.shape[:2], size, strict=True))
         return np.ascontiguousarray(image[rows[:, None], columns])
     planes = [_resized(image[..., channel], size, kernel) for channel in range(image.shape[2])]
-    return np.rint(np.stack(planes, axis=2).clip(0.0, 255.0)).astype(np.uint8)
+    resized = np.stack(planes, axis=2)
+    if image.dtype == np.uint8:
+        resized = np.rint(resized.clip(0.0, 255.0))
+    return resized.astype(image.dtype, copy=False)
 
 
 def _nearest(inputs: int, outputs: int) -> NDArray[np.int64]:
@@ -46,7 +51,10 @@ def _nearest(inputs: int, outputs: int) -> NDArray[np.int64]:
     return (2 * np.arange(outputs) + 1) * inputs // (2 * outputs)
 
 
-def _resized(plane: NDArray[np.uint8], size: tuple[int, int], kernel: Kernel) -> NDArray[np.float32]:
+def _resized(plane: NDArray[Level], size: tuple[int, int], kernel: Kernel) -> NDArray[np.float32]:
     """(H, W) -> float32 `size`, not rounded or clipped: with 8 bits, Pillow would round between rows and columns."""
-    height, width = size
-    return np.asarray(Image.fromarray(plane).convert("F").resize((width, height), FILTERS[kernel]))
+    margins = [SUPPORT * -(-max(inside, out) // out) for inside, out in zip(plane.shape, size, strict=True)]
+    mirrored = Image.fromarray(np.pad(plane, [(margin, margin) for margin in margins], mode="symmetric")).convert("F")
+    (height, width), (top, left) = size, margins
+    box = (left, top, left + plane.shape[1], top + plane.shape[0])  # Pillow reads pixels around the box, too
+    return np.asarray(mirrored.resize((width, height), FILTERS[kernel], box=box))

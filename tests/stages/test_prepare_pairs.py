@@ -183,6 +183,6 @@ def test_real_facades():
     assert run(main, ["pairs"]) == 0
     statistics = json.loads((PREPARED / "statistics.json").read_text())
     sizes = [(one["pairs"], one["sizes"]) for one in statistics.values()]
-    assert sizes == [(160, {"256x256": 160}), (40, {"256x256": 40})]
+    assert sizes == [(400, {"256x256": 400}), (100, {"256x256": 100})]
     for split, folder in {"train": "train", "validation": "val"}.items():
         assert content(PREPARED / split) == content(FACADES / folder)

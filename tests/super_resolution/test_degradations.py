@@ -35,10 +35,13 @@ KERNELS = {
 
 
 def weights_by_hand(kernel, inputs, outputs):
-    """(outputs, inputs), each row's sum 1."""
+    """(outputs, inputs), each row's sum 1; what lies beyond a border counts for the pixel it mirrors."""
     factor = inputs / outputs
-    distances = np.arange(inputs) + 0.5 - factor * (np.arange(outputs)[:, None] + 0.5)
+    beyond = np.arange(-inputs, 2 * inputs)
+    distances = beyond + 0.5 - factor * (np.arange(outputs)[:, None] + 0.5)
     weights = KERNELS[kernel](np.abs(distances) / max(factor, 1)).astype(float)
+    left, inside, right = np.split(weights, 3, axis=1)
+    weights = inside + left[:, ::-1] + right[:, ::-1]
     return weights / weights.sum(axis=1, keepdims=True)
 
 

@@ -5,7 +5,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from figura.base.errors import UserError
 from models.super_resolution.discriminators import UNetDiscriminator, VGGDiscriminator
+from models.super_resolution.residual import ResidualGenerator
 from models.super_resolution.rrdb import DenseBlock, ResidualDenseBlocks, RRDBGenerator
 
 SMALL = {"features": 6, "growth": 3, "blocks": 1}
@@ -147,3 +149,33 @@ def test_the_unet_by_hand():
             y = lrelu(F.conv2d(y, layer.weight, padding=1))
         expected = F.conv2d(y, network.last.weight, network.last.bias, padding=1)
         torch.testing.assert_close(network(x)["logits"], expected, atol=1e-6, rtol=1e-5)
+
+
+@pytest.mark.parametrize("scale", [1, 2, 3, 4])
+def test_residual_generator_starts_from_bicubic_and_moves_pixels_by_the_shuffle(scale):
+    torch.manual_seed(0)
+    network, x = ResidualGenerator(scale=scale, features=6, blocks=2), torch.rand(2, 3, 5, 7)
+    bicubic = F.interpolate(x, scale_factor=scale, mode="bicubic", align_corners=False)
+    assert torch.equal(network(x)["image"], bicubic if scale > 1 else x)
+    channel, row, column = 2, scale - 1, 0
+    torch.nn.init.constant_(network.last.bias[channel * scale**2 + row * scale + column :][:1], 1.0)
+    added = network(x)["image"] - (bicubic if scale > 1 else x)
+    expected = torch.zeros_like(added)
+    expected[:, channel, row::scale, column::scale] = 1
+    torch.testing.assert_close(added, expected, atol=1e-6, rtol=0)
+
+
+def test_the_residual_generators_blocks_by_hand():
+    torch.manual_seed(0)
+    network, x = ResidualGenerator(features=8, blocks=1), torch.randn(1, 8, 6, 6)
+    block = network.trunk[0]
+    torch.nn.init.normal_(block.second.bias)
+    y = F.conv2d(x.double(), block.first.weight.double(), block.first.bias.double(), padding=1).clamp(min=0)
+    y = F.conv2d(y, block.second.weight.double(), block.second.bias.double(), padding=1)
+    torch.testing.assert_close(block(x).double(), x.double() + y, atol=1e-5, rtol=0)
+
+
+def test_residual_generator_has_the_stated_size_and_checks_channels():
+    assert parameters(ResidualGenerator()) == 636_492
+    with pytest.raises(UserError, match="found 1 channels; needed are 3"):
+        ResidualGenerator(features=4, blocks=1)(torch.zeros(1, 1, 4, 4))
