@@ -2,7 +2,8 @@
 
 The modes of `evaluate` that the chosen `metrics.scores` read run, with averaged weights if there are any, into a
 temporary dump; the scores are then computed from it. They run over a part of `evaluate.data`, but with the `split` of
-the dataset of the same name in `data.validation`: settings are chosen by what a training shows, and not by test data.
+the dataset of the same name in `data.validation`; if no name is there, over `data.validation`. For settings are chosen
+by what a training shows, and not by test data.
 
 DVC's train stage does not depend on the sections `evaluate`, `metrics` and `runtime.scores`, so its outputs must not
 depend on online scores: they change neither the weights, nor the history, nor the state of any random number generator.
@@ -50,10 +51,12 @@ class OnlineScores(Listener):
         quiet = recipe.runtime.model_copy(update={"progress": False, "workers": 0})
         declared = [recipe.metrics.scores[name] for name in settings.names]
         read = part_read(recipe.evaluate, self.scores.values(), declared)
+        chosen_by = recipe.data.validation
         watched = {
-            name: on_split_of(entry, recipe.data.validation.get(name)) or entry
+            name: on_split_of(entry, chosen_by[name]) or chosen_by[name]
             for name, entry in recipe.evaluate.data.items()
-        }
+            if name in chosen_by
+        } or chosen_by
         self.recipe = recipe.model_copy(
             update={"evaluate": read.model_copy(update={"data": watched}), "runtime": quiet}
         )

@@ -95,16 +95,17 @@ def test_training_ends_in_the_same_bytes_with_and_without(tmp_path):
 
 
 def test_test_data_are_not_looked_at(tmp_path):
-    """With `evaluate.data` of the split test, scores are those of validation, also where it has other arguments."""
+    """With `evaluate.data` of the split test, scores are those of validation, also with other arguments and names."""
     kind = {"type": "toy.Split", "length": 6}
-    for index, own in enumerate(({"split": "test"}, {"split": "test", "length": 5})):
+    test = {"split": "test"}
+    for index, judged in enumerate(({"ramps": test}, {"ramps": {**test, "length": 5}}, {"others": {**kind, **test}})):
         content = toy.changed({
             "data.train": {"ramps": {**kind, "split": "train"}},
             "data.validation": {"ramps": {**kind, "split": "validation"}},
-            "evaluate.data": {"ramps": own},
+            "evaluate.data": judged,
         })  # fmt: skip
         trained(tmp_path / str(index), ["baseline"], content=content)
-        length = own.get("length", 6)
+        length = judged.get("ramps", kind).get("length", 6)
         targets, training = (
             np.array([toy.Split(length, split).example(i, np.random.default_rng(0))["y"] for i in range(length)])
             for split in ("validation", "train")
