@@ -35,7 +35,6 @@ from typing import TYPE_CHECKING, Any
 
 import cv2
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from figura.base.checksums import SUMS, read_sums
@@ -44,7 +43,8 @@ from figura.base.files import read_bytes
 from figura.base.pictures import Pixels, decode_picture, encode_png
 from figura.recipe.schema import Format
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # a prediction writes files like those of a dump, and needs neither
+    import pandas as pd
     from torch import Tensor
 
 Array = NDArray[np.float32]
@@ -260,7 +260,7 @@ class Table(GrowingFile):
                 earlier.unlink()
 
 
-def read_table(content: bytes, path: Path, needed: Collection[str]) -> pd.DataFrame:
+def read_table(content: bytes, path: Path, needed: Collection[str]) -> "pd.DataFrame":
     """Parse the content of a file written by `Table`; `path` is for messages.
 
     Empty cells and unknown numbers of the example (`nan`) are missing values.
@@ -268,6 +268,8 @@ def read_table(content: bytes, path: Path, needed: Collection[str]) -> pd.DataFr
     Raises:
         UserError: not a table, without a column of `needed`, or with a number that is not finite.
     """
+    import pandas as pd
+
     try:
         columns = [str(column) for column in pd.read_csv(BytesIO(content), nrows=0).columns]
         kinds = TEXTS | {column: str for column in columns if column.startswith("file.")}
@@ -324,7 +326,7 @@ class Dump:
         UserError: here and wherever a file is read: it is missing, its checksum differs, or its format is wrong.
     """
 
-    def __init__(self, folder: Path, table: pd.DataFrame | None = None, part: str = "inputs") -> None:
+    def __init__(self, folder: Path, table: "pd.DataFrame | None" = None, part: str = "inputs") -> None:
         self.folder, self.part = folder, part
         if table is None:
             if not (folder / EXAMPLES).exists():
@@ -338,7 +340,7 @@ class Dump:
         """The SHA-256 of each file, by path relative to the folder."""
         return read_sums(self.folder, RERUN_HINT)
 
-    def rows(self, table: pd.DataFrame, part: str | None = None) -> "Dump":
+    def rows(self, table: "pd.DataFrame", part: str | None = None) -> "Dump":
         """Return a dump with only these rows."""
         chosen = copy.copy(self)
         chosen.table, chosen.part = table.reset_index(drop=True), self.part if part is None else part
@@ -355,16 +357,14 @@ class Dump:
     def grid(self, name: str) -> "Dump":
         """Return the pairs of a grid, with columns `row` and `column`."""
         path = self.folder / GRIDS
-        table = pd.DataFrame({"grid": []})
-        if self.holds(GRIDS):
-            table = read_table(self.read(GRIDS), path, ["grid", "row", "column"])
-        if name not in set(table["grid"]):
-            raise UserError(
-                f"{path}: no grid {name!r}; there are {', '.join(map(str, sorted(set(table['grid'])))) or 'none'}"
-            )
+        if not self.holds(GRIDS):
+            raise UserError(f"{path}: no grid {name!r}; there are none")
+        table = read_table(self.read(GRIDS), path, ["grid", "row", "column"])
+        if name not in (names := sorted(set(table["grid"]))):
+            raise UserError(f"{path}: no grid {name!r}; there are {', '.join(map(str, names))}")
         return self.rows(table[table["grid"] == name], name)
 
-    def column(self, name: str) -> pd.Series:
+    def column(self, name: str) -> "pd.Series":
         """Return a column of the table. Raises UserError if it does not exist."""
         if name not in self.table:
             names = [str(column) for column in self.table]
@@ -374,7 +374,7 @@ class Dump:
     def numbers(self, name: str) -> NDArray[np.float64]:
         """Return a column of numbers without gaps, (rows,). Raises UserError otherwise."""
         column = self.column(name)
-        if not pd.api.types.is_numeric_dtype(column) or not np.isfinite(column.to_numpy(dtype=np.float64)).all():
+        if column.dtype.kind not in "biuf" or not np.isfinite(column.to_numpy(dtype=np.float64)).all():
             raise UserError(f"{self.folder}: {self.part!r}: column {name!r} lacks numbers; each row needs one")
         return column.to_numpy(dtype=np.float64)
 

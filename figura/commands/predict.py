@@ -1,10 +1,11 @@
-"""Predict from pictures: `figura predict RECIPE RUN FILE [FILE ...] --output FOLDER`, for any trained recipe.
+"""Predict from pictures: `figura predict MODEL FILE [FILE ...]`, for any trained recipe.
 
-A FILE is an image, a folder (all images below it), a quoted pattern such as 'photos/**/*.jpg', or a video. Networks and
-weights are those of RUN/model, or of RUN itself if it is a model, such as runs/pose/checkpoints/step-000200. RECIPE's
-section `predict` says which mode runs and what is written; `evaluate` defines the mode. Results are
-FOLDER/<name>.<what>.<suffix>: for poses, JSON (in pixels of the upright image) and overlays. The overlays of a video's
-frames are a video, FOLDER/<name>.<what>.webm, as long as it; `--frames` writes one picture a frame instead.
+MODEL is a name of the list below, the folder of a run (runs/pose), or a model (runs/pose/checkpoints/step-000200). A
+FILE is an image, a folder (all images below it), a quoted pattern such as 'photos/**/*.jpg', or a video. The section
+`predict` of the recipe says which mode runs and what is written; `evaluate` defines the mode. It is the recipe of
+dvc.yaml or of the model, unless a params file stands before MODEL: `figura predict recipes/pose.yaml runs/pose FILE`.
+Results are FOLDER/<name>.<what>.<suffix>: for poses, JSON (in pixels of the upright image) and overlays. The overlays
+of a video's frames are a video, FOLDER/<name>.<what>.webm, as long as it; `--frames` writes one picture a frame.
 FOLDER/predictions.csv lists them: name, file, image_id (the number of the photo, as in COCO results), frame of a video.
 
 A large picture is predicted in tiles with `--tile 256`, so that memory depends on the tile, for networks whose picture
@@ -32,7 +33,8 @@ from figura.base.errors import UserError, printable
 from figura.base.yaml12 import read_yaml
 from figura.commands import parser_of
 from figura.evaluation.model_folder import model_folder
-from figura.prediction.origin import Origin
+from figura.prediction.origin import Origin, find_origin
+from figura.prediction.zoo import model_path, models
 from figura.recipe.trusted import HELP, OPTION
 
 if TYPE_CHECKING:
@@ -45,8 +47,11 @@ def main(arguments: list[str]) -> None:
 
     from figura.prediction.predictor import load_predictor  # `--help` needs no NumPy
 
-    model = model_folder(args.run)
-    origin = Origin(args.recipe, read_yaml(args.recipe), None, args.trusted_types_only)
+    model = model_folder(model_path(args.model))
+    if args.recipe is None:
+        origin = find_origin(model, None, args.trusted_types_only)
+    else:
+        origin = Origin(args.recipe, read_yaml(args.recipe), None, args.trusted_types_only)
     with origin.types():
         _predict(args, load_predictor(model, origin, args.set))
 
@@ -104,10 +109,16 @@ def _predict(args: argparse.Namespace, predictor: "Predictor") -> None:
 
 def _arguments(arguments: list[str]) -> argparse.Namespace:
     parser = parser_of("predict", __doc__)
-    parser.add_argument("recipe", type=Path, help="params file, such as params.yaml")
-    parser.add_argument("run", type=Path, help="folder of the run, such as runs/vunet, or a model")
-    parser.add_argument("files", nargs="+", metavar="FILE", help="images, folders, quoted glob patterns, videos")
-    parser.add_argument("--output", type=Path, required=True, metavar="FOLDER", help="folder to write")
+    parser.usage = "figura predict [RECIPE] MODEL FILE [FILE ...] [--output FOLDER] [OPTION ...]"
+    parser.epilog = "\n".join(["models:", *(f"  {name:<12} {what}" for name, what in models().items())])
+    parser.add_argument("words", nargs="+", metavar="MODEL FILE", help="the model; images, folders, patterns, videos")
+    parser.add_argument(
+        "--output",
+        type=Path,
+        default=Path("predictions"),
+        metavar="FOLDER",
+        help="folder to write; default: predictions",
+    )
     parser.add_argument("--batch-size", type=_count, metavar="N", help="default: evaluate.batch_size")
     parser.add_argument("--every", type=_count, default=1, metavar="N", help="take every N-th frame of a video")
     parser.add_argument("--frames", action="store_true", help="of a video, write pictures of frames and no video")
@@ -119,6 +130,11 @@ def _arguments(arguments: list[str]) -> argparse.Namespace:
     )
     parser.add_argument(OPTION, action="store_true", help=HELP)
     args = parser.parse_intermixed_args(arguments)
+    has_recipe = args.words[0].endswith((".yaml", ".yml"))
+    args.recipe = Path(args.words.pop(0)) if has_recipe else None
+    args.model, args.files = Path(args.words[0]) if args.words else None, args.words[1:]
+    if not args.files:
+        parser.error("the following arguments are required: " + ("FILE" if args.model else "MODEL, FILE"))
     if args.overlap is not None and args.tile is None:
         parser.error("--overlap: there are no tiles without --tile")
     return args

@@ -19,6 +19,7 @@ from figura.evaluation.model_folder import model_folder
 from figura.prediction.origin import Origin, find_origin
 from figura.prediction.result import Result
 from figura.prediction.results import Results
+from figura.prediction.zoo import model_path
 
 if TYPE_CHECKING:
     import torch
@@ -183,7 +184,8 @@ def load(
     """Load a trained model.
 
     Args:
-        run: the folder of a run, such as `runs/pose`, or a model folder, such as one of its checkpoints.
+        run: a name of the zoo, such as `photos_x2`, the folder of a run, such as `runs/pose`, or a model folder, such
+            as one of its checkpoints.
         recipe: the params file with `predict` and `evaluate`. Default: the recipe in the model folder if it has these
             sections, else the one listed in a `dvc.yaml` above the run.
         device: `auto` (a GPU if there is one), `cpu`, `cuda`, `cuda:1`, ..., or a `torch.device`.
@@ -199,7 +201,7 @@ def load(
         UserError: there is no model, its recipe is missing or invalid, there is no such device, or modules of another
             project conflict.
     """
-    model = model_folder(Path(run))
+    model = model_folder(model_path(Path(run)))
     origin = find_origin(model, None if recipe is None else Path(recipe), trusted_types_only)
     assignments = [f"{key}={_as_json(key, value)}" for key, value in (settings or {}).items()]
     predictor = load_predictor(model, origin, assignments, str(device))

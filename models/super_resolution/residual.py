@@ -64,8 +64,9 @@ class ResidualGenerator(nn.Module):
                 assert module.bias is not None
                 nn.init.zeros_(module.bias)
         with torch.no_grad():
-            for block in self.trunk:
-                block.second.weight.mul_(initial_scale)
+            for module in self.modules():
+                if isinstance(module, ResidualBlock):
+                    module.second.weight.mul_(initial_scale)
             self.last.weight.zero_()
 
     def forward(self, x: Tensor) -> dict[str, Tensor]:

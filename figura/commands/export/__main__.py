@@ -9,8 +9,9 @@ Each file is run beside PyTorch on examples of `evaluate.data`: one, several, an
 takes any. A table says how far the results differ, and how long both take. A file whose results differ by more than
 the tolerance is not written, and the exit status is 1; also where a network that a mode calls has no file.
 
-A format may also be one for which a system has a module `models/SYSTEM/export_FORMAT.py` (spandrel): FOLDER then gets
-the weights of each network that this program knows, <network>.safetensors, by its names.
+`--format model` makes a folder for `figura predict FOLDER my.jpg` on any machine: recipe, weights in half precision,
+checksums. A format may also be one for which a system has a module `models/SYSTEM/export_FORMAT.py` (spandrel): FOLDER
+then gets the weights of each network that this program knows, <network>.safetensors, by its names.
 
 Metadata of a file say the recipe, versions, the SHA-256 of the weights, and how pictures become inputs. What they
 mean, and how to find people without PyTorch: docs/export.md.
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from figura.commands.export.files import Exported
 
 TOLERANCE = 1e-4
+MODEL = "model"
 
 
 def main(arguments: list[str]) -> None:
@@ -47,7 +49,7 @@ def main(arguments: list[str]) -> None:
     of_systems = modules_with("export_", "exported")
     parser = parser_of("export", __doc__)
     parser.add_argument("run", type=Path, metavar="RUN", help="folder of the run, such as runs/pose, or a model")
-    parser.add_argument("--format", choices=[*PACKAGES, *of_systems], default="onnx", help="default: onnx")
+    parser.add_argument("--format", choices=[*PACKAGES, MODEL, *of_systems], default="onnx", help="default: onnx")
     parser.add_argument("--output", type=Path, metavar="FOLDER", help="default: the folder `export` of the run")
     parser.add_argument("--recipe", type=Path, metavar="FILE", help=f"params file; default: that of RUN in {PIPELINE}")
     parser.add_argument(
@@ -65,6 +67,11 @@ def main(arguments: list[str]) -> None:
     from figura.commands.export.files import export
 
     recipe = check_recipe(content, file, ["evaluate", "predict"], trained_facts(model))
+    if args.format == MODEL:
+        from figura.commands.export.weights import export_model
+
+        print(*map(printable, export_model(model, recipe, output)), sep="\n")
+        return
     if args.format in of_systems:
         from figura.commands.export.weights import export_weights
 
