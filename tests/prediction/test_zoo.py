@@ -1,0 +1,101 @@
+"""Models by name: what `figura export --format model` writes predicts by itself, and what ships is whole."""
+
+import json
+import subprocess
+import sys
+
+import cv2
+import numpy as np
+import pytest
+import toy_photos
+from safetensors.torch import load_file
+
+import figura
+from figura.base.checksums import damage
+from figura.base.exit_status import run
+from figura.commands.export.__main__ import main as export
+from figura.commands.predict import main
+from figura.prediction import zoo
+from figura.systems import PROJECT
+
+SHIPPED = sorted(zoo.models())
+
+
+@pytest.fixture
+def shelf(tmp_path, monkeypatch):
+    """A zoo with the toy painter as `painter`, in an empty working folder."""
+    recipe, folder = toy_photos.write_run(tmp_path / "project")
+    assert (
+        run(export, [folder, "--recipe", recipe, "--format", "model", "--output", str(tmp_path / "zoo/painter")]) == 0
+    )
+    (tmp_path / "zoo/painter/README.md").write_text("# Gives back what it sees\n\nA card.\n")
+    monkeypatch.setattr(zoo, "ZOO", tmp_path / "zoo")
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    return tmp_path / "zoo"
+
+
+def test_a_name_needs_no_recipe_and_no_project(shelf, tmp_path, capsys):
+    photo = np.zeros((6, 9, 3), np.uint8)
+    photo[..., 2] = 20 + np.arange(9)
+    cv2.imwrite("my.png", photo)
+    assert run(main, ["painter", "my.png"]) == 0
+    assert (cv2.imread("predictions/my.image.png")[..., 0] == photo[..., 2]).all()
+    result = figura.load("painter").predict("my.png")[0]
+    assert (result.pictures["image"][..., 0] == photo[..., 2]).all()
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    assert "painter      Gives back what it sees" in capsys.readouterr().out
+
+
+def test_a_folder_of_that_name_comes_first(shelf, tmp_path, capsys):
+    (tmp_path / "work/painter").mkdir()
+    assert run(main, ["painter", "my.png"]) == 1
+    assert "painter: no training has ended here" in capsys.readouterr().err
+
+
+def test_weights_are_halves_and_a_card_stays(shelf, tmp_path):
+    trained = load_file(tmp_path / "project/run/model/painter.safetensors")
+    shipped = load_file(shelf / "painter/painter.safetensors")
+    assert {str(tensor.dtype) for tensor in shipped.values()} == {"torch.float16"}
+    assert all((shipped[name].float() == tensor).all() for name, tensor in trained.items())  # zeros and ones
+    again = [str(tmp_path / "project/run"), "--recipe", str(tmp_path / "project/recipe.yaml"), "--format", "model"]
+    assert run(export, [*again, "--output", str(shelf / "painter")]) == 0
+    assert (shelf / "painter/README.md").read_text().startswith("# Gives back")
+    assert damage(shelf / "painter") is None
+
+
+def test_words_that_lack_a_file(shelf, capsys):
+    for words, missing in (([], "MODEL"), (["painter"], "FILE"), (["recipe.yaml"], "MODEL, FILE")):
+        with pytest.raises(SystemExit):
+            main(words)
+        assert f"the following arguments are required: {missing}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_what_ships_is_whole_and_small(name):
+    folder = zoo.ZOO / name
+    assert damage(folder) is None
+    assert sum(path.stat().st_size for path in folder.glob("*.safetensors")) <= 2.5 * 2**20
+    card = (folder / "README.md").read_text()
+    for part in ("Data:", "Licence:", "Figures:", "Bad at:", "Commit:"):
+        assert f"\n{part} " in card, part
+    assert json.loads((folder / "provenance.json").read_text())["data"] != "{}"
+
+
+def test_what_ships_fits_into_the_wheel():
+    assert sum(path.stat().st_size for path in zoo.ZOO.rglob("*") if path.is_file()) < 5e6
+    assert zoo.ZOO == PROJECT / "weights/zoo"
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_predicting_with_it_loads_neither_dvc_nor_tables_nor_plots(name, tmp_path):
+    photo = np.full((32, 48, 3), 128, np.uint8)
+    cv2.imwrite(str(tmp_path / "my.png"), photo)
+    code = (
+        "import sys, figura.command; status = figura.command.main(['predict', sys.argv[1], 'my.png']); "
+        "print([one for one in ('dvc', 'dvclive', 'matplotlib', 'pandas') if one in sys.modules]); sys.exit(status)"
+    )
+    done = subprocess.run([sys.executable, "-c", code, name], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+    assert (tmp_path / "predictions/predictions.csv").is_file()
