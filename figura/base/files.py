@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from figura.base.errors import UserError
+from figura.base.file_kinds import HEAD, kind_of, unread_kind
 
 TEMPORARY = re.compile(r"\..+\.[a-z0-9_]{8}(\.[^.]*)?")  # names of `tempfile` in `replacing`
 
@@ -103,15 +104,21 @@ def open_regular(path: Path, advice: str = "") -> io.BufferedReader:
 
     Raises:
         UserError: it does not exist, is not a regular file (a folder, a FIFO, which would block, an endless device, a
-            link to itself), or cannot be opened; `advice` is added to the message.
+            link to itself), cannot be opened, or is of a kind that figura does not read (`file_kinds`); `advice` is
+            added to the message.
     """
     end = f"; {advice}" if advice else ""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
         if stat.S_ISREG(os.fstat(descriptor).st_mode):
-            return open(descriptor, "rb")
-        os.close(descriptor)
-        reason = "no regular file"
+            file = open(descriptor, "rb")  # noqa: SIM115  # the caller closes it
+            reason = unread_kind(file.peek(HEAD))
+            if reason is None:
+                return file
+            file.close()
+        else:
+            os.close(descriptor)
+            reason = "no regular file"
     except FileNotFoundError:
         reason = "no such file"
     except OSError as error:
@@ -143,11 +150,13 @@ def read_bytes(path: Path, advice: str = "", most: int | None = None) -> bytes:
 
 def read_text(path: Path, advice: str = "", most: int | None = None) -> str:
     """Return the content of a file of UTF-8 text. Raises UserError like `read_bytes`, and if it is not UTF-8."""
+    content = read_bytes(path, advice, most)
     try:
-        return read_bytes(path, advice, most).decode("utf-8")
+        return content.decode("utf-8")
     except UnicodeDecodeError as error:
         end = f"; {advice}" if advice else ""
-        raise UserError(f"{path}: byte {error.start} is no UTF-8: the file is damaged or no text{end}") from None
+        kind = kind_of(content, path) or "the file is damaged or no text"
+        raise UserError(f"{path}: byte {error.start} is no UTF-8: {kind}{end}") from None
 
 
 def read_json(path: Path, advice: str = "", most: int | None = None) -> Any:

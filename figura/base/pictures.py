@@ -20,6 +20,7 @@ from PIL import Image
 from PIL.TiffImagePlugin import TiffImageFile
 
 from figura.base.errors import UserError
+from figura.base.file_kinds import HEAD, kind_of
 from figura.base.files import open_regular, read_bytes, write_bytes
 
 Pixels = NDArray[np.uint8]
@@ -216,7 +217,9 @@ def _opened(
         except (Image.DecompressionBombError, Image.DecompressionBombWarning):
             facts = None
         except Exception:  # noqa: BLE001  # of damaged headers, Pillow raises whatever its readers meet
-            raise _unreadable(path, "it is empty, damaged or of another kind", advice) from None
+            file.seek(0)
+            kind = kind_of(file.read(HEAD), path) or "it is empty, damaged or of another kind"
+            raise _unreadable(path, kind, advice) from None
         if facts is None:
             raise _unreadable(path, f"it has more than {most / 1e6:.0f} megapixels: make it smaller", advice)
         yield image, facts

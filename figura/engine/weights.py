@@ -15,7 +15,8 @@ from torch.optim.swa_utils import AveragedModel
 
 from figura.base.checksums import refuse_damaged
 from figura.base.errors import UserError
-from figura.base.files import replacing, sha256
+from figura.base.file_kinds import HEAD, kind_of
+from figura.base.files import open_regular, replacing, sha256
 from figura.recipe.schema import OWN, Ema, Recipe
 
 
@@ -68,13 +69,8 @@ def load_weights(network: nn.Module, path: Path) -> None:
         UserError: no such file, a digest that differs from `SHA256SUMS` beside it, not safetensors, or names and shapes
             that do not match (all are listed).
     """
-    try:
-        refuse_damaged(path)
-        tensors = load_file(path)
-    except FileNotFoundError:
-        raise UserError(f"{path}: no such file") from None
-    except SafetensorError as error:
-        raise UserError(f"{path}: not a readable safetensors file: {error}") from None
+    refuse_damaged(path)
+    tensors = load_tensors(path)
     own = network.state_dict()
     faults = [f"missing {name}" for name in own.keys() - tensors.keys()]
     faults += [f"unexpected {name}" for name in tensors.keys() - own.keys()]
@@ -86,6 +82,22 @@ def load_weights(network: nn.Module, path: Path) -> None:
     if faults:
         raise UserError(f"{path} does not fit {type(network).__name__}: " + "; ".join(sorted(faults)))
     network.load_state_dict(tensors)
+
+
+def load_tensors(path: Path) -> dict[str, Tensor]:
+    """Return the tensors of a safetensors file, on the CPU. Raises UserError if it is none, with what it is."""
+    open_regular(path).close()
+    try:
+        return load_file(path)
+    except SafetensorError as error:
+        raise UserError(f"{path}: not a readable safetensors file: {why_no_tensors(path, error)}") from None
+
+
+def why_no_tensors(path: Path, error: SafetensorError) -> str:
+    """Return the kind of a file that safetensors refused with this error, or else the error."""
+    with path.open("rb") as file:
+        head = file.read(HEAD)
+    return (None if head[8:9] == b"{" else kind_of(head, Path())) or str(error)
 
 
 def load_start(networks: Mapping[str, nn.Module], recipe: Recipe) -> dict[str, str]:

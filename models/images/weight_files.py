@@ -12,6 +12,7 @@ from torch import Tensor
 from figura.base.errors import UserError
 from figura.base.files import log_weights
 from figura.base.files import sha256 as sha256_of
+from figura.engine.weights import why_no_tensors
 
 FILE = "model.safetensors"  # the file's name in a repository of the hub
 
@@ -71,7 +72,7 @@ class WeightFile:
                 log_weights(self.what, path)
                 return {name: file.get_tensor(name).float() for name in shapes}
         except SafetensorError as error:
-            raise self._error(f"{path} is no safetensors file ({error})") from error
+            raise self._error(f"{path} is no safetensors file ({why_no_tensors(path, error)})") from error
 
     def _fetch(self) -> Path:
         from huggingface_hub import hf_hub_download  # slow import, rarely needed

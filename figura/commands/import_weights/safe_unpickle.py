@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from figura.base.errors import UserError
+from figura.base.file_kinds import HEAD, kind_of
 from figura.base.files import open_regular
 
 
@@ -43,7 +44,8 @@ def read_pickle(path: Path) -> Any:
         UserError: for a missing file, another format, compressed parts, a checksum that differs, and names that the
             loader always refuses (of `os`, `sys`).
     """
-    open_regular(path).close()
+    with open_regular(path) as file:
+        head = file.read(HEAD)
     try:
         archive = zipfile.is_zipfile(path)
         damaged = _damaged(path) if archive else None
@@ -54,6 +56,8 @@ def read_pickle(path: Path) -> Any:
     except UserError:
         raise
     except Exception as error:  # a malformed file can raise anything
+        if (kind := kind_of(head, Path())) and "PyTorch" not in kind:
+            raise UserError(f"{path}: cannot be read as weights of PyTorch: {kind}") from None
         raise UserError(
             f"{path}: cannot be read as weights of PyTorch ({type(error).__name__}: {_reason(error)}); if it may be "
             "cut off or damaged, copy it again; else, where the package that wrote it is installed, and if you trust "

@@ -4,13 +4,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 from torch import Tensor
 
 from figura.base.errors import UserError
-from figura.base.files import open_regular
 from figura.commands.import_weights.safe_unpickle import Placeholder, read_pickle, state_of
+from figura.engine.weights import load_tensors
 
 CONTENTS = ("params_ema", "params", "state_dict", "model")
 """Keys of a checkpoint that hold the weights, the first wins: BasicSR's averaged weights before the trained ones."""
@@ -33,7 +31,7 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
 
 def read_content(path: Path) -> Any:
     """Return what a file of safetensors or of `torch.save` holds; raise UserError if it cannot be read."""
-    return _safetensors(path) if path.suffix == ".safetensors" else read_pickle(path)
+    return load_tensors(path) if path.suffix == ".safetensors" else read_pickle(path)
 
 
 def tensors_of(content: Any, path: Path) -> dict[str, Tensor]:
@@ -57,14 +55,6 @@ def tensors_of(content: Any, path: Path) -> dict[str, Tensor]:
         if tensor.layout != torch.strided or tensor.is_nested or tensor.is_meta:
             raise UserError(f"{path}: {name} has no plain values ({tensor.layout}, device {tensor.device})")
     return tensors
-
-
-def _safetensors(path: Path) -> dict[str, Tensor]:
-    open_regular(path).close()
-    try:
-        return load_file(path)
-    except SafetensorError as error:
-        raise UserError(f"{path}: not a readable safetensors file: {error}") from None
 
 
 def _state(content: Any, depth: int = 0) -> dict[Any, Tensor] | None:

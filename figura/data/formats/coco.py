@@ -21,6 +21,7 @@ import numpy as np
 import orjson
 
 from figura.base.errors import UserError
+from figura.base.file_kinds import HEAD, kind_of
 from figura.base.files import open_regular, replacing
 from figura.data.formats.records import whole_number
 
@@ -77,7 +78,9 @@ class _Reader:
             # Double the buffer: a value that spans many chunks is then parsed a few times, not once per chunk.
             chunk = self.handle.read(max(_CHUNK, len(self.text) - self.at))
         except UnicodeDecodeError as error:
-            raise UserError(f"{self.path}: not a text file in UTF-8: {error.reason}") from error
+            with open_regular(self.path) as file:
+                kind = kind_of(file.read(HEAD), self.path) or error.reason
+            raise UserError(f"{self.path}: not a text file in UTF-8: {kind}") from error
         except OSError as error:
             raise UserError(f"{self.path}: cannot be read: {error.strerror}") from error
         self.before += self.at

@@ -22,6 +22,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from figura.base.errors import UserError
+from figura.base.file_kinds import HEAD, kind_of
 from figura.base.files import open_regular, read_json
 from figura.data.formats.coco import KEYPOINTS, read_elements, read_head, read_pairs, read_records
 from figura.data.formats.keypoint_sets import SETS
@@ -98,19 +99,22 @@ def open_export(path: Path, key: str) -> Export | None:
     if not files:
         raise UserError(f"{key}: {path}: {_of_other_files(path)}")
     where, first = f"{key}: {files[0].name}", files[0]
-    if advice := _NO_JSON.get(first.suffix.lower()):
+    if advice := _TEXTS.get(first.suffix.lower()):
         raise UserError(f"{where}: {advice}")
     if path.is_dir() and first.name.endswith(".people.json"):
         people = [file for file in files if file.name.endswith(".people.json")]
         return Export(path, "figura's people", partial(_of_pictures, people, path, _result, suffix=".people"))
-    character, content = _beginning(first)
+    try:
+        character, content = _beginning(first)
+    except UserError as error:
+        raise UserError(f"{key}: {error}") from None
     read = {"{": _of_object, "[": _of_list}.get(character)
     if read and (export := read(path, files, content, key)):
         return export
     _refuse_others(first, character, content, where)
     if path.is_dir():
-        found = ", ".join(sorted(content or ())[:8])
-        raise UserError(f"{key}: {first}: a JSON object with {found}, no format that figura reads")
+        keys = ", ".join(sorted(content or ())[:8])
+        raise UserError(f"{key}: {first}: a JSON object with {keys}, no format that figura reads")
     return None
 
 
@@ -169,7 +173,10 @@ def _of_list(path: Path, files: list[Path], content: Any, key: str) -> Export | 
 def _beginning(path: Path) -> tuple[str, Any]:
     """Return the first character of a file; and the first keys of an object, or what a list begins with."""
     with open_regular(path) as file:
-        character = file.read(1 << 12).removeprefix(b"\xef\xbb\xbf").lstrip()[:1].decode("latin-1")
+        head = file.read(1 << 12)
+    character = head.removeprefix(b"\xef\xbb\xbf").lstrip()[:1].decode("latin-1")
+    if character not in ("{", "[", "<") and (kind := kind_of(head[:HEAD], path)):
+        raise UserError(f"{path}: {kind}")
     content: Any = dict(islice(_named(path), 20)) if character == "{" else None
     if character == "[":
         content = next(read_elements(path), None)
@@ -209,13 +216,9 @@ _OTHERS = {
     "[ completions data": "Label Studio's own format; export it as COCO or YOLO",
 }
 """First character, and keys that tell a format -> what to do instead."""
-_NO_JSON = {
-    ".mat": "a MATLAB file, as MPII publishes it; use its JSON lists (train.json, valid.json) of HRNet or MMPose",
+_TEXTS = {
     ".csv": "a table; figura reads COCO's JSON, YOLO's folders and the results of pose networks",
-    ".zip": "an archive; unpack it, and write the file or the folder in it",
     ".txt": "a text file; if it is a label of YOLO, write the data.yaml beside its folder: `annotations: data.yaml`",
-    ".pkl": "a pickle can run programs, so figura reads none; save the results as JSON",
-    ".npz": "NumPy arrays; save the results as JSON",
 }
 
 
@@ -239,12 +242,15 @@ def json_files(folder: Path) -> list[Path]:
 
 
 def _of_other_files(folder: Path) -> str:
-    suffixes = {Path(name).suffix.lower() for _, _, names in os.walk(folder) for name in names}
+    files = [Path(name) for _, _, names in os.walk(folder) for name in sorted(names)]
+    suffixes = {file.suffix.lower() for file in files}
     if ".xml" in suffixes:
         return "XML files, as of Pascal VOC; convert them to COCO or YOLO"
     if ".txt" in suffixes:
         return "text files, as YOLO's labels, without a data.yaml, which names the classes, joints and splits"
-    return "no JSON file; it may hold COCO files, OpenPose's, MMPose's or figura's results, or YOLO's data.yaml"
+    there = next((f"; {file}: {kind}" for file in files if (kind := kind_of(b"", file))), "")
+    may = "it may hold COCO files, OpenPose's, MMPose's or figura's results, or YOLO's data.yaml"
+    return f"no JSON file; {may}{there}"
 
 
 def entry_of(
