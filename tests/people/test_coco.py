@@ -94,7 +94,7 @@ def test_every_cut_is_noticed(tmp_path):
     ("text", "message"),
     [
         ("[]", "holds a list; a COCO file is an object"),
-        ("%PDF-1.4", "not valid JSON"),
+        ("%PDF-1.4", "it is a PDF"),
         ('{"images": [], "annotations": [], "categories": []} x', "follows the closing brace"),
         ('{"images": [], "annotations": [1 2], "categories": []}', "not valid JSON"),
         ('{"images": [], "annotations": []}', "categories is missing"),

@@ -800,3 +800,199 @@ def test_what_looks_wrong_is_told(prepare, change, section, line):
 )
 def test_what_looks_right_is_not(prepare, change, section):
     assert [one for one in prepare(change, **section).lines if one.startswith("warning:") or "both ways" in one] == []
+
+
+# --- files in another frame: 30 pictures with two people each ---
+
+BROAD = (320, 240)
+
+
+def many(size=BROAD, rows=1.0):
+    """Return 30 pictures of this width and height with two people each, in the upper part of their rows."""
+    random, (width, height) = np.random.default_rng(5), size
+    people = []
+    for number in range(60):
+        scale = random.uniform(4, 9)
+        left = random.uniform(4 * scale, width - 4 * scale)
+        top = random.uniform(2 * scale, rows * height - 12 * scale)
+        places = (COCO.standing_pose - (0, 9.7)) * (scale, -scale) + (left, top)
+        (x, y), (right, bottom) = places.min(0) - 5, places.max(0) + 5
+        flat = [value for x, y in places.tolist() for value in (x, y, 2)]
+        one = {"id": number + 1, "image_id": number // 2 + 1, "category_id": 1, "iscrowd": 0, "keypoints": flat}
+        people.append(one | {"bbox": [x, y, right - x, bottom - y]})
+    raw = document()
+    raw["images"] = [{"id": n, "file_name": f"{n:03}.jpg", "width": width, "height": height} for n in range(1, 31)]
+    return raw | {"annotations": people}
+
+
+def broad(folder):
+    """Write 30 pictures that lie: 320 x 240."""
+    for number in range(1, 31):
+        pixels = np.random.default_rng(number).integers(0, 256, (24, 32, 3), np.uint8)
+        Image.fromarray(pixels).resize(BROAD).save(folder / f"{number:03}.jpg")
+
+
+def of_many(*changes, size=BROAD, rows=1.0):
+    def changed(_):
+        raw = many(size, rows)
+        both(*changes)(raw)
+        return raw
+
+    return changed
+
+
+bare = without("keypoints")
+lie = joints(lambda n, x, y, flag: (y, x, flag))
+boxes_lie = box(lambda x, y, w, h: [y, x, h, w])
+centred = box(lambda x, y, w, h: [x + w / 2, y + h / 2, w, h])
+of_y_and_x = box(lambda x, y, w, h: [y, x, y + h, x + w])
+half = both(joints(lambda n, x, y, flag: (x / 2, y / 2, flag)), box(lambda *numbers: [one / 2 for one in numbers]))
+double = both(joints(lambda n, x, y, flag: (2 * x, 2 * y, flag)), box(lambda *numbers: [2 * one for one in numbers]))
+from_below = both(joints(lambda n, x, y, flag: (x, 240 - y, flag)), box(lambda x, y, w, h: [x, 240 - y - h, w, h]))
+letters = category({"id": 1, "name": "thing", "keypoints": [f"k{n}" for n in range(17)], "skeleton": []})
+upright = sized(*BROAD[::-1])
+unsized = images(lambda one: one.update(width=None, height=None))
+SIDEWAYS = {"size": BROAD[::-1]}
+FRAMES = {
+    "x and y exchanged": (of_many(lie, boxes_lie), {}, "error: .*60 annotations fit x and y exchanged better"),
+    "without names": (of_many(letters, lie, boxes_lie), {}, "error: .*60 annotations fit x and y exchanged, or pict"),
+    "boxes alone, exchanged": (of_many(bare, boxes_lie), {}, "error: .*fit x and y exchanged, or pictures turned"),
+    "joints exchanged": (of_many(lie), {}, "error: .*fit x and y of the joints exchanged .*`coordinates: pixels`"),
+    "boxes exchanged": (of_many(boxes_lie), {}, "error: .*60 boxes fit x and y of the boxes exchanged"),
+    "from the centre": (of_many(centred), {}, "error: .*60 boxes fit x and y of the centre, .*`boxes: centre` to"),
+    "from the centre, bare": (of_many(bare, centred), {}, "warning: .*60 boxes fit x and y of the centre"),
+    "corners": (of_many(each(corners)), {}, "error: .*60 boxes fit x1, y1, x2, y2 better"),
+    "y first": (of_many(of_y_and_x), {}, "error: .*60 boxes fit y1, x1, y2, x2 better"),
+    "y first, bare": (of_many(bare, of_y_and_x), {}, "error: .*60 boxes fit y1, x1, y2, x2 better"),
+    "height first": (of_many(box(lambda x, y, w, h: [x, y, h, w])), {}, "error: .*60 boxes fit x, y, height, width"),
+    "turned": (of_many(**SIDEWAYS), {}, "error: .*image turned by 90 degrees; the first: .* 320 x 240 instead of 240"),
+    "turned, no size": (of_many(unsized, **SIDEWAYS), {}, "error: .*fit pictures turned by 90 degrees.*pictures"),
+    "turned, fits": (of_many(rows=0.75, **SIDEWAYS), {}, "warning: 30 images whose record has width and height exch"),
+    "sizes exchanged": (of_many(upright), {}, None),
+    "of larger pictures": (of_many(double), {"max_rejected": 0.5}, r"warning: .*\d+ of 1080 joints and middles of box"),
+    "of smaller pictures": (of_many(half), {}, "warning: .*all of 60 annotations lie in the upper left"),
+    "from below": (of_many(from_below), {}, "warning: .*60 of 60 people have their head below their hips"),
+    "stated centre": (of_many(centred), {"boxes": "centre"}, None),
+    "stated pixels": (of_many(lie, boxes_lie), {"coordinates": "pixels"}, None),
+    "right": (of_many(), {}, None),
+    "right, bare": (of_many(bare), {}, None),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("frame", FRAMES)
+def test_a_file_in_another_frame(prepare, frame):
+    change, section, told = FRAMES[frame]
+    found = prepare(change, pictures=broad, **{"max_rejected": 0.2, **section})
+    lines = [found.error or "", *(line for line in found.lines if line.startswith("warning: "))]
+    assert re.search(told, "\n".join(lines)) if told else lines == [""]
+    if frame == "stated centre":
+        assert np.allclose([one["bbox"] for one in found.people], [one["bbox"] for one in many()["annotations"]])
+
+
+def yolo(change=lambda *numbers: numbers, joint=lambda x, y: (x, y), kept=range(1, 31), names=True):
+    """Return what writes labels of 60 people: x and y of the box's centre, width, height and joints, as shares."""
+
+    def changed(_):
+        rows = {number: [] for number in kept}
+        for one in many()["annotations"]:
+            x, y, w, h = np.array(one["bbox"]) / (*BROAD, *BROAD)
+            triples = np.reshape(one["keypoints"], (17, 3)).tolist()
+            points = [(*joint(x / BROAD[0], y / BROAD[1]), flag) for x, y, flag in triples]
+            row = [0, *change(x + w / 2, y + h / 2, w, h), *(number for point in points if names for number in point)]
+            rows.get(one["image_id"], []).append(" ".join(f"{number:.6f}".removesuffix(".000000") for number in row))
+        Path("raw/labels").mkdir()
+        for number, lines in rows.items():
+            Path(f"raw/labels/{number:03}.txt").write_text("\n".join(lines) + "\n")
+        data = "train: images\nnames: [person]\n" + "kpt_shape: [17, 3]\n" * names
+        Path("raw/data.yaml").write_text(data)
+
+    return changed
+
+
+LABELS = {
+    "right": (yolo(), {}, None),
+    "right, bare": (yolo(names=False), {}, None),
+    "some empty": (yolo(kept=range(1, 28)), {}, None),
+    "most missing": (yolo(kept=range(1, 8)), {}, "warning: data.yaml: 23 of 30 pictures of train have no label file"),
+    "corner": (yolo(lambda x, y, w, h: (x - w / 2, y - h / 2, w, h)), {}, "error: .*60 boxes fit x, y, width, height"),
+    "corner, bare": (
+        yolo(lambda x, y, w, h: (x - w / 2, y - h / 2, w, h), names=False), {},
+        "warning: .*60 boxes fit x, y, width, height better than x and y of the centre",
+    ),
+    "corners": (
+        yolo(lambda x, y, w, h: (x - w / 2, y - h / 2, x + w / 2, y + h / 2), names=False), {},
+        "error: .*60 boxes fit x1, y1, x2, y2 better than x and y of the centre",
+    ),
+    "joints exchanged": (yolo(joint=lambda x, y: (y, x)), {}, "error: .*joints exchanged.*`coordinates: relative`"),
+    "stated": (yolo(lambda x, y, w, h: (x - w / 2, y - h / 2, w, h)), {"boxes": "xywh"}, None),
+    "all exchanged": (
+        yolo(lambda x, y, w, h: (y, x, h, w), lambda x, y: (y, x)), {}, "warning: .*60 people have their head left of",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("labels", LABELS)
+def test_labels_of_yolo_in_another_frame(prepare, labels):
+    change, section, told = LABELS[labels]
+    found = prepare(change, pictures=broad, annotations="data.yaml", **section)
+    lines = [found.error or "", *(line for line in found.lines if line.startswith("warning: "))]
+    assert re.search(told, "\n".join(lines)) if told else lines == [""]
+
+
+# --- names and ids that two pictures could mean ---
+
+
+def again(folder=None, names=lambda number: f"{number:03}.jpg", people=True):
+    """List 12 more pictures, with other people, under names of another folder or video."""
+
+    def change(raw):
+        raw["images"] += [{**one, "id": one["id"] + 100, "file_name": names(one["id"])} for one in raw["images"]]
+        for one in document()["annotations"] if people else ():
+            moved = {**one, "id": one["id"] + 100, "image_id": one["image_id"] + 100}
+            raw["annotations"].append(moved | {"bbox": [one["bbox"][0] + 1, *one["bbox"][1:]]})
+
+    return change
+
+
+def into(name):
+    def move(folder):
+        (folder / name).mkdir()
+        for path in [*folder.glob("*.jpg")]:
+            path.rename(folder / name / path.name)
+
+    return move
+
+
+def in_folder(name):
+    return images(lambda one: one.update(file_name=f"{name}/{one['file_name']}"))
+
+
+MISSING = "error: .*12 (image file missing|path leaves the data root)"
+JOINED = "warning: 12 image files listed under two ids, both with annotations, which are joined"
+NAMED = {
+    "two videos": (again(), None, {}, JOINED),
+    "no other people": (again(people=False), None, {}, None),
+    "half a download": (
+        both(in_folder("camA"), again(names=lambda number: f"camB/{number:03}.jpg")), into("camA"), {}, MISSING,
+    ),
+    "of another machine": (
+        both(in_folder("/home/me/camA"), again(names=lambda number: f"/home/me/camB/{number:03}.jpg")),
+        into("camA"), {}, MISSING,
+    ),
+    "one folder of two": (
+        both(in_folder("images"), again(names=lambda number: f"other/{number:03}.jpg")), None, {}, MISSING,
+    ),
+    "both without folder": (
+        both(in_folder("camA"), again(names=lambda number: f"camB/{number:03}.jpg")), None, {}, "24 image file missing",
+    ),
+    "a folder renamed": (in_folder("train2017"), into("small"), {}, None),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", NAMED)
+def test_names_that_two_pictures_could_mean(prepare, case):
+    change, pictures, section, told = NAMED[case]
+    found = prepare(change, pictures=pictures, **section)
+    lines = [found.error or "", *(line for line in found.lines if line.startswith("warning: "))]
+    assert re.search(told, "\n".join(lines)) if told else lines == [""]
+    assert not any("listed twice" in line for line in found.lines) or told is None

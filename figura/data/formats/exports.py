@@ -74,6 +74,7 @@ class Export:
         predicted: the third number of a joint is a confidence instead of COCO's flag.
         relative: coordinates are fractions of the picture's width and height.
         flip: the mirrored index of each joint, if it says so without names.
+        notes: lines to print.
     """
 
     path: Path
@@ -84,6 +85,7 @@ class Export:
     predicted: bool = True
     relative: bool = False
     flip: tuple[int, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 def open_export(path: Path, key: str) -> Export | None:

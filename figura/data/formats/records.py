@@ -75,17 +75,24 @@ class Conventions(NamedTuple):
     """How numbers of a file are read. None is as in COCO, after questions whether that can be.
 
     Attributes:
-        boxes: `xywh`; `corners` for x1, y1, x2, y2; `joints` for boxes around the joints whatever the file says;
-            `picture` for people who fill their pictures.
+        boxes: `xywh`; `corners` for x1, y1, x2, y2; `centre` for x and y of the centre, width, height; `joints` for
+            boxes around the joints whatever the file says; `picture` for people who fill their pictures.
         coordinates: `pixels`, `relative` (0 to 1) or `percent` of the picture's sides.
         min_confidence: joints with a lower confidence, where there are confidences for flags, are unlabelled.
         predicted: there are confidences for flags, even if all of a person are 0, 1 or 2.
+        centred: the file has x and y of the centre, as YOLO's labels, and its records x, y, width and height already.
     """
 
-    boxes: Literal["xywh", "corners", "joints", "picture"] | None = None
+    boxes: Literal["xywh", "corners", "centre", "joints", "picture"] | None = None
     coordinates: Literal["pixels", "relative", "percent"] | None = None
     min_confidence: float = 0.0
     predicted: bool = False
+    centred: bool = False
+
+    @property
+    def of_frame(self) -> bool:
+        """Whether no setting says what x and y are, so that they are asked about."""
+        return self.coordinates is None or self.centred
 
 
 AS_COCO = Conventions()
@@ -404,8 +411,7 @@ class _Annotation:
         else:
             if not is_finite(raw or ()):
                 self.note(AS_TEXT, raw, box)
-            if self.conventions.boxes == "corners":
-                box[2:] = box[2] - box[0], box[3] - box[1]
+            box = from_corner(box, self.conventions)
             if min(box[2:]) < 0:
                 x, y, a, b = box
                 turned = [min(x, x + a), min(y, y + b), abs(a), abs(b)]
@@ -596,6 +602,14 @@ def decode_runs(text: str) -> list[int] | None:
 
 
 # --- boxes ---
+
+
+def from_corner(box: list[float], conventions: Conventions) -> list[float]:
+    """Return x, y, width and height of a box."""
+    x, y, a, b = box
+    if conventions.boxes == "corners":
+        return [x, y, a - x, b - y]
+    return [x - a / 2, y - b / 2, a, b] if conventions.boxes == "centre" else box
 
 
 def _cut(box: Sequence[float], picture: Size) -> list[float]:

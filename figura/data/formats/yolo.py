@@ -1,8 +1,8 @@
 """YOLO's folders of labels: `labels/*.txt` and a `data.yaml` (https://docs.ultralytics.com/datasets/pose).
 
 A row of a label is `class x y width height`, in fractions of the picture, with the centre of the box; then the joints,
-`x y` or `x y flag` by `kpt_shape`, or a polygon's points if there is no `kpt_shape`. A picture without a label shows
-nobody.
+`x y` or `x y flag` by `kpt_shape`, or a polygon's points if there is no `kpt_shape`. A picture without a label file
+counts as empty; these are counted.
 """
 
 from collections.abc import Iterator
@@ -21,6 +21,7 @@ from figura.data.formats.records import UnusableError, is_finite
 
 _LARGEST = 1 << 24  # bytes of data.yaml, of a label or of a list of pictures
 _MOST_JOINTS = 1 << 10
+_FEW = 0.2  # of the pictures may be without a label, as background
 SPLITS = {"train": "train", "val": "validation", "valid": "validation", "validation": "validation", "test": "test"}
 """Key of data.yaml -> split."""
 
@@ -49,12 +50,16 @@ def open_yolo(path: Path, root: Path) -> dict[str, Export]:
     for key, split in SPLITS.items():
         if content.get(key) and split not in splits:
             pictures = list(_pictures(path, root, content, key))
-            if pictures and not any((root / label_of(picture)).is_file() for picture in pictures):
+            bare = [picture for picture in pictures if not (root / label_of(picture)).is_file()]
+            if pictures and len(bare) == len(pictures):
                 label = label_of(pictures[0])
                 raise UserError(f"{path}: no labels: {label} and the others do not exist below {root}")
+            line = f"{path.name}: {len(bare)} of {len(pictures)} pictures of {split} have no label file: they count as"
+            begin = "warning: " if len(bare) > _FEW * len(pictures) else ""
+            notes = (f"{begin}{line} empty, such as {bare[0]}",) if bare else ()
             folders = {str(PurePosixPath(picture).parent) for picture in pictures} - seen
             entries = partial(_entries, root, pictures, sorted(folders), names, shape)
-            splits[split] = Export(path, "YOLO's labels", entries, joints, categories, False, relative=True, flip=flip)
+            splits[split] = Export(path, "YOLO's labels", entries, joints, categories, False, True, flip, notes)
             seen |= folders
     if not splits:
         raise UserError(f"{path}: no split; it needs `train` and `val`, folders of pictures")
@@ -207,8 +212,10 @@ def _row(words: list[str], names: dict[int, str], shape: tuple[int, int]) -> dic
         if joints:
             record["keypoints"] = _flagged(points, dims)
     else:
-        expected = 5 + joints * dims
-        raise UnusableError(f"label has not {expected} numbers", f"{len(numbers)} numbers")
+        others = [[count // of, of] for of in (2, 3) if (count := len(rest) - 4) > 0 and count % of == 0]
+        fitting = [shape for shape in others if shape[0] == joints] or others
+        fit = f", as of kpt_shape: {fitting[0]}" if joints and fitting else ""
+        raise UnusableError(f"label has not {5 + joints * dims} numbers", f"{len(numbers)} numbers{fit}")
     positions = [*rest[:4], *(number for index, number in enumerate(rest[4:]) if dims < 3 or index % 3 < 2)]
     if any(abs(number) > 2 for number in positions):
         raise UnusableError("label is not in fractions of the picture", " ".join(words)[:80])

@@ -1,7 +1,7 @@
 """The images of a raw COCO file: which file each record means, its true size, and which way up it is read."""
 
 import os
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -10,8 +10,16 @@ from typing import Any
 
 from figura.base.errors import UserError
 from figura.base.pictures import Orientation, picture_facts
-from figura.data.formats.records import Size, UnusableError, labelled_points, real_numbers, whole_number
-from figura.data.preparation.matching import PictureNames
+from figura.data.formats.records import (
+    Conventions,
+    Size,
+    UnusableError,
+    from_corner,
+    labelled_points,
+    real_numbers,
+    whole_number,
+)
+from figura.data.preparation.matching import PictureNames, equal_end, path_parts
 from figura.data.preparation.pictures import inside
 from figura.data.preparation.questions import JointCounts
 
@@ -20,6 +28,14 @@ Reached = tuple[float, float]
 Reach = Mapping[int, Reached]
 """Image id -> the largest x and y of its annotations."""
 
+_BOTH = (
+    "images whose record has width and height exchanged, and whose annotations fit both ways, read as the file is: "
+    "were they turned, and their EXIF orientation stripped?"
+)
+_JOINED = (
+    "image files listed under two ids, both with annotations, which are joined: of two videos with the same names of "
+    "frames, give each a folder"
+)
 _ROUNDED = 2  # pixels by which tools err in a side
 _CLOSE = 1.01  # annotations may reach this far beyond a side
 
@@ -52,19 +68,26 @@ class ImageRecord:
         sides = [whole_number(self.record.get(key)) or 0 for key in ("width", "height")]
         return Size(*sides) if min(sides) > 0 and max(sides) > 1 else None
 
+    @property
+    def exchanged(self) -> bool:
+        """Whether the record has the sides of an image without EXIF the other way round."""
+        return not self.turned and self.stated is not None and self.stated != self.stored == self.stated[::-1]
+
 
 @dataclass
 class Scan:
     """What is known of the records of a file before they are read one by one.
 
     `further` is called with each section and record, too. `files` maps ids to file names; `several` are ids of several
-    files. The largest ids are below `_FREE`: those that preparation makes up follow, and must have 64 bits.
+    files, `annotated` those of images with annotations. The largest ids are below `_FREE`: those that preparation makes
+    up follow, and must have 64 bits.
     """
 
     further: Callable[[str, Any], None] | None
     joints: JointCounts = field(default_factory=JointCounts)
     files: dict[Any, Any] = field(default_factory=dict)
     several: set[Any] = field(default_factory=set)
+    annotated: set[Any] = field(default_factory=set)
     largest_image: int = 0
     largest_annotation: int = 0
 
@@ -78,6 +101,7 @@ class Scan:
         free = number if isinstance(number, int) and number < _FREE else 0
         if section == "annotations":
             self.joints.add(record)
+            self.annotated.add(record_key(record.get("image_id")))
             self.largest_annotation = max(self.largest_annotation, free)
         elif number is not None:
             self.largest_image = max(self.largest_image, free)
@@ -106,7 +130,8 @@ class ImageRecords:
         self._next = scan.largest_image + 1
         self.ids: dict[Any, int] = {}
         """Key in the file -> id, where they differ."""
-        self._of_file: dict[str, int] = {}
+        self._of_file: dict[str, tuple[int, Any]] = {}
+        """Path -> the id of its image, and the key of its record."""
         self._keys: set[Any] = set()
 
     def declare(self, record: Any) -> ImageRecord | None:
@@ -132,9 +157,13 @@ class ImageRecords:
         file, path = self._find(name)
         if file != str(PurePosixPath(name)):
             self.repair(f"image {number}", "file names in another form", name, file)
-        if (earlier := self._of_file.setdefault(str(path), number)) != number or key in self._keys:
+        earlier, first = self._of_file.setdefault(str(path), (number, key))
+        if earlier != number or key in self._keys:
             self.ids[key] = earlier
-            self.repair(f"image {number}", "images listed twice", file, f"image {earlier}")
+            if key != first and {key, first} <= self.scan.annotated:
+                self.doubt(_JOINED, file)
+            else:
+                self.repair(f"image {number}", "images listed twice", file, f"image {earlier}")
             return None
         self._keys.add(key)
         return ImageRecord(record, number, file, path)
@@ -153,8 +182,8 @@ class ImageRecords:
     def _find(self, name: str) -> tuple[str, Path]:
         """Return the file's name below the folder, for a path of another machine by its last parts, and its real path.
 
-        Back slashes, percent signs, case and accents do not matter. It is `name` itself if no other file fits, or
-        several do.
+        Back slashes, percent signs, case and accents do not matter. It is `name` itself if no other file fits, several
+        do, or a record of another folder names that file, too.
 
         Raises:
             UnusableError: the name leaves the root, and no file below the folder fits.
@@ -171,11 +200,26 @@ class ImageRecords:
                 return str(plain), path
         except UnusableError as error:
             outside = error
-        if found := self._files.nearest(name):
+        if (found := self._files.nearest(name)) and not self._is_anothers(found, name):
             return found, Path(os.path.realpath(self.folder / found))
         if outside:
             raise outside
         return name, path
+
+    @cached_property
+    def _names(self) -> dict[str, set[tuple[str, ...]]]:
+        """Last part -> the parts of all names in the records that end so."""
+        names: dict[str, set[tuple[str, ...]]] = defaultdict(set)
+        for name in self.scan.files.values():
+            if isinstance(name, str) and (parts := path_parts(name)):
+                names[parts[-1]].add(parts)
+        return names
+
+    def _is_anothers(self, file: str, name: str) -> bool:
+        """Whether a record with other folders in its name names a file as well as this name, or better."""
+        have, own = path_parts(str(self.folder / file)), path_parts(name)
+        others = (one for one in self._names[own[-1]] if equal_end(one, own) < min(len(one), len(own)))
+        return any(equal_end(one, have) >= equal_end(own, have) for one in others)
 
     def look(self, image: ImageRecord) -> UnusableError | None:
         """Read the file and set its sizes; return why it cannot be used."""
@@ -200,8 +244,7 @@ class ImageRecords:
         """
         stated, size, wanted = image.stated, image.stored, self.wanted
         if image.stored == image.upright and not image.turned:
-            swapped = stated is not None and stated[::-1] == size
-            if stated is None or swapped or max(abs(a - b) for a, b in zip(stated, size, strict=True)) <= _ROUNDED:
+            if stated is None or max(abs(a - b) for a, b in zip(stated, size, strict=True)) <= _ROUNDED:
                 return self._sized(image, "upright")
             return None if reach is None else self._contradicted(image, stated, reach.get(image.id))
         if wanted is None and image.stored != image.upright == stated:
@@ -218,28 +261,41 @@ class ImageRecords:
         """Yield the orientation of images, by what their annotations fit; else that of most others; else upright."""
         votes: Counter[Orientation] = Counter()
         undecided: list[ImageRecord] = []
+        turned = 0  # images without EXIF whose annotations fit the exchanged size of the record alone, less the others
         for image in images:
-            outcome = self.settle(image, reach)
+            exchanged, outcome = image.exchanged, self.settle(image, reach)
             if outcome is None:
                 undecided.append(image)
                 continue
             if not isinstance(outcome, UnusableError):
                 votes[outcome] += image.turned
+            if exchanged and image.id in reach:
+                turned += 1 if isinstance(outcome, UnusableError) else -1
             yield image, outcome
         usual: Orientation = max(votes, key=votes.__getitem__, default="upright")
         kind = (
             f"images turned by EXIF whose annotations fit both ways, read {usual} (the setting `orientation` decides)"
         )
         for image in undecided:
-            if image.id in reach:
-                self.doubt(kind, image.file)
-            yield image, self._sized(image, usual)
+            if image.exchanged and turned > 0:
+                yield image, _turned(image)
+                continue
+            if image.id in reach and not (image.exchanged and turned):
+                self.doubt(_BOTH if image.exchanged else kind, image.file)
+            yield image, self._sized(image, "upright" if image.exchanged else usual)
 
-    def _contradicted(self, image: ImageRecord, stated: Size, reach: Reached | None) -> Orientation | UnusableError:
-        """Decide about a stated size that is not the file's: wrong if the annotations fit the file alone."""
+    def _contradicted(
+        self, image: ImageRecord, stated: Size, reach: Reached | None
+    ) -> Orientation | UnusableError | None:
+        """Decide about a stated size that is not the file's: wrong if the annotations fit the file alone.
+
+        None if its sides are exchanged and the annotations fit both.
+        """
         size = image.stored
         if reach is None or (_fits(reach, size) and not _fits(reach, stated)):
             return self._sized(image, "upright")
+        if image.exchanged:
+            return None if _fits(reach, size) else _turned(image)
         return UnusableError(
             "image size disagrees",
             f"{image.file}: {size.width} x {size.height} instead of {stated.width} x {stated.height}; its annotations "
@@ -256,6 +312,15 @@ class ImageRecords:
         return way
 
 
+def _turned(image: ImageRecord) -> UnusableError:
+    width, height = image.stored
+    return UnusableError(
+        "image turned by 90 degrees",
+        f"{image.file}: {width} x {height} instead of {height} x {width}, which the annotations fit alone: its EXIF "
+        "orientation was stripped, or x and y are exchanged",
+    )
+
+
 def _size(image: ImageRecord, way: Orientation) -> Size:
     return image.upright if way == "upright" else image.stored
 
@@ -264,15 +329,16 @@ def _fits(reach: tuple[float, float] | None, size: Size) -> bool:
     return reach is None or (reach[0] <= _CLOSE * size.width and reach[1] <= _CLOSE * size.height)
 
 
-def reach_of(record: Mapping[str, Any], names: Sequence[str], corners: bool) -> Reached | None:
+def reach_of(record: Mapping[str, Any], names: Sequence[str], conventions: Conventions) -> Reached | None:
     """Return the largest x and y of an annotation's box, labelled joints and polygons, pixels; None without any.
 
-    `names` are those of its joints; `corners` says that boxes are x1, y1, x2, y2.
+    `names` are those of its joints.
     """
     points: list[tuple[float, float]] = []
     box = real_numbers(record.get("bbox")) or []
     if len(box) == 4:
-        points.append((box[2], box[3]) if corners else (box[0] + box[2], box[1] + box[3]))
+        x, y, width, height = from_corner(box, conventions)
+        points.append((x + width, y + height))
     points += labelled_points(record.get("keypoints"), names)
     for polygon in record["segmentation"] if isinstance(record.get("segmentation"), list) else ():
         numbers = real_numbers(polygon) or []

@@ -45,7 +45,7 @@ class PictureNames:
             among = (self._by_stem.get(_stem(parts[-1])) or self._by_stem.get(parts[-1], [])) if parts else []
             among = [pair for pair in among if _fits(pair[0], parts)]
             same = [pair for pair in among if pair[0][-1] == parts[-1]] or among
-            common = [_equal_end(parts[:-1], have[:-1]) for have, _ in same]
+            common = [equal_end(parts[:-1], have[:-1]) for have, _ in same]
             found = [file for (_, file), count in zip(same, common, strict=True) if count == max(common)]
         if len(found) > 1:
             raise UnusableError("several pictures have the name", f"{name}: {', '.join(found[:3])}")
@@ -59,7 +59,7 @@ class PictureNames:
         """Return the one file of this name, whatever its folders: the one with most of them; None if several have."""
         parts = path_parts(name)
         same = [pair for pair in self._by_stem.get(_stem(parts[-1]), ()) if pair[0][-1] == parts[-1]] if parts else []
-        common = [_equal_end(have, parts) for have, _ in same]
+        common = [equal_end(have, parts) for have, _ in same]
         found = [file for (_, file), count in zip(same, common, strict=True) if count == max(common)]
         return found[0] if len(found) == 1 else None
 
@@ -76,10 +76,10 @@ def _stem(name: str) -> str:
 
 def _fits(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
     """Return whether the folders of one end as those of the other."""
-    return _equal_end(one[:-1], other[:-1]) == min(len(one), len(other)) - 1
+    return equal_end(one[:-1], other[:-1]) == min(len(one), len(other)) - 1
 
 
-def _equal_end(one: Sequence[str], other: Sequence[str]) -> int:
+def equal_end(one: Sequence[str], other: Sequence[str]) -> int:
     """Return the number of equal last parts of two paths."""
     count = 0
     while count < min(len(one), len(other)) and one[-1 - count] == other[-1 - count]:

@@ -354,10 +354,9 @@ class _File:
         reach: dict[int, tuple[float, float]] = {}
         if "annotations" not in self.counts or self.raw.conventions.coordinates not in (None, "pixels"):
             return reach
-        corners = self.raw.conventions.boxes == "corners"
         for record in read_records(self.raw.annotations, "annotations"):
             image = self._image_of(record) if isinstance(record, dict) else None
-            if image in images and (far := reach_of(record, self.joints.names, corners)):
+            if image in images and (far := reach_of(record, self.joints.names, self.raw.conventions)):
                 known = reach.get(image, far)
                 reach[image] = max(known[0], far[0]), max(known[1], far[1])
         return reach

@@ -146,7 +146,7 @@ class Coco(Section):
     images: dict[Split, str]
     annotations: dict[Split, str]
     shares: Shares = {}
-    boxes: Literal["xywh", "corners", "joints"] | None = None
+    boxes: Literal["xywh", "corners", "centre", "joints"] | None = None
     coordinates: Literal["pixels", "relative", "percent"] | None = None
     orientation: Orientation | None = None
     group_by: str | None = None

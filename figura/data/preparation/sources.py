@@ -98,10 +98,11 @@ def add_coco(preparation: Preparation, coco: Coco, source: RawFolder) -> list[st
         done = Converted()
         if export is not None:
             if own:
-                raw = replace(raw, conventions=Conventions(coco.boxes or "xywh", "relative", coco.min_confidence))
+                asked = coco.coordinates is None
+                raw = replace(raw, conventions=Conventions(coco.boxes, "relative", coco.min_confidence, centred=asked))
             joints = Joints(export, names, source.key)
             raw, done = _converted(preparation, export, joints, raw, source)
-            lines += [note for note in (*joints.notes, *done.notes) if note not in lines]
+            lines += [note for note in (*export.notes, *joints.notes, *done.notes) if note not in lines]
             if own and (twice := seen & set(done.files.values())):
                 lines.append(f"warning: {annotations.name}: {len(twice)} pictures of {split} are in another split, too")
             seen |= set(done.files.values())
