@@ -1,6 +1,7 @@
 """Photos as the toy recipe's input, and a painter that gives back what it sees, so that results are known exactly."""
 
 import json
+import struct
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -59,6 +60,26 @@ def write_video(path: Path, frames: int, size: tuple[int, int] = (32, 48), rate:
     for number in range(frames):
         writer.write(np.full((*size, 3), 20 * number, np.uint8))
     writer.release()
+    return path
+
+
+def write_mkv(path: Path, times: list[int], size: tuple[int, int] = (32, 48)) -> Path:
+    """Write a Matroska video (RFC 9559) of MJPEG whose frame n is grey of level 5 n and shown at `times[n]`, in ms."""
+
+    def element(code: str, content: bytes) -> bytes:
+        return bytes.fromhex(code) + (1 << 56 | len(content)).to_bytes(8, "big") + content
+
+    def number(value: int) -> bytes:
+        return value.to_bytes(4, "big")
+
+    info = element("2AD7B1", number(1_000_000)) + element("4489", struct.pack(">d", times[-1] + 33.0))
+    track = b"".join(element(code, number(1)) for code in ("D7", "73C5", "83")) + element("86", b"V_MJPEG")
+    track += element("E0", element("B0", number(size[1])) + element("BA", number(size[0])))
+    body = element("1549A966", info) + element("1654AE6B", element("AE", track))
+    for place, time in enumerate(times):
+        frame = cv2.imencode(".jpg", np.full((*size, 3), 5 * place, np.uint8))[1].tobytes()
+        body += element("1F43B675", element("E7", number(time)) + element("A3", b"\x81\0\0\x80" + frame))
+    path.write_bytes(element("1A45DFA3", element("4282", b"matroska")) + element("18538067", body))
     return path
 
 

@@ -36,7 +36,7 @@ SUFFIXES = (
 LARGEST = 1 << 30  # maximum bytes of a picture file
 LARGEST_PIXELS = 1 << 28  # maximum pixels of a picture: 0.8 GB as RGB
 QUALITY = 90  # JPEG quality in percent; lines and text look as in PNG
-LOW = 32  # 16 bits whose upper bytes are all below this are almost black
+LOW = 64  # 16 bits whose upper bytes are all below this are numbers of 14 bits or fewer
 
 TURNED = "pictures turned upright by their EXIF orientation"
 NOT_TURNED = "pictures stored without their EXIF orientation"
@@ -45,7 +45,9 @@ DEEP = "pictures of 16 bits cut to the upper byte"
 CONVERTED = "pictures of other colours (such as CMYK) converted to RGB"
 FIRST = "animations or pages of which the first is used"
 REWRITTEN = "pictures of GIF, TIFF or AVIF stored as PNG"
-DARK = f"pictures of 16 bits end below {LOW * 256} of 65535, so they are almost black; scale them up first"
+LOSSES = (ON_WHITE, DEEP, CONVERTED, FIRST)
+"""What reading leaves out of a picture, which predictions tell, too."""
+DARK = f"pictures of 16 bits end below {LOW * 256} of 65535, so they use a quarter of it or less; scale them up"
 CONSTANT = "pictures have one colour all over"
 
 _DIRECT = ("BMP", "JPEG", "MPO", "PNG", "WEBP")
@@ -99,25 +101,37 @@ class Reading:
     plain: bool
 
     @property
-    def doubts(self) -> tuple[str, ...]:
-        """The kinds of what looks wrong in it."""
+    def doubts(self) -> dict[str, str]:
+        """The kinds of what looks wrong in it, with a detail to add to its name."""
         first = self.pixels[0, 0]
         constant = (self.pixels[0] == first).all() and (self.pixels == first).all()
-        kinds = {DARK: self.facts.bits > 8 and self.pixels.max() < LOW, CONSTANT: constant}
-        return tuple(kind for kind, found in kinds.items() if found)
+        return self._dark | ({CONSTANT: ""} if constant else {})
+
+    @property
+    def told(self) -> dict[str, str]:
+        """What a prediction tells of it: the kinds of what was left out or is dark, with a detail."""
+        return dict.fromkeys([kind for kind in self.done if kind in LOSSES], "") | self._dark
+
+    @property
+    def _dark(self) -> dict[str, str]:
+        level = self.pixels.max() if self.facts.bits > 8 else LOW
+        return {DARK: f": its maximum is {level} of 255"} if level < LOW else {}
 
     def stored(self, content: bytes) -> bytes:
         """Return what a prepared dataset has of the file: its content if that is plain, else the pixels as PNG."""
         return content if self.plain else encode_png(self.pixels)
 
 
-def picture_files(folder: Path, left_out: Counter[str] | None = None) -> Iterator[str]:
+def picture_files(folder: Path, left_out: Counter[str] | None = None, without: Path | None = None) -> Iterator[str]:
     """Yield the image files below a folder as paths relative to it; hidden files and folders are skipped.
 
-    Files come sorted, those of a folder before those of the folders in it. Other files are counted in `left_out`.
+    Files come sorted, those of a folder before those of the folders in it. Other files are counted in `left_out`. The
+    folder `without` is skipped.
     """
+    skipped = os.path.realpath(without) if without else ""
     for parent, folders, files in os.walk(folder):
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        shown = (name for name in folders if not name.startswith("."))
+        folders[:] = sorted(name for name in shown if os.path.realpath(os.path.join(parent, name)) != skipped)
         if left_out is not None:
             left_out += other_files(files)
         for name in sorted(files):
@@ -129,6 +143,11 @@ def other_files(names: Iterable[str]) -> Counter[str]:
     """Count the names of files that are no pictures, by suffix; hidden ones do not count."""
     suffixes = (os.path.splitext(name)[1].lower() for name in names if not name.startswith("."))
     return Counter(f"files of {suffix or 'no suffix'}" for suffix in suffixes if suffix not in SUFFIXES)
+
+
+def left_out_line(counts: Counter[str]) -> str:
+    """Return a line about files that are left out, by what they are."""
+    return "left out: " + ", ".join(f"{count} {reason}" for reason, count in sorted(counts.items()))
 
 
 def store_picture(path: Path, place: Path | None, orientation: Orientation = "upright") -> Reading:
@@ -185,6 +204,10 @@ def decode_raw(
                 pixels = _turned(pixels, _BACK.get(facts.orientation, facts.orientation))
     if orientation == "upright":
         pixels = _turned(pixels, facts.orientation)
+    return _reading(pixels, facts, transparent, orientation)
+
+
+def _reading(pixels: Pixels, facts: Facts, transparent: bool, orientation: Orientation) -> Reading:
     kinds = {
         TURNED: facts.orientation > 1 and orientation == "upright",
         NOT_TURNED: facts.orientation > 1 and orientation == "stored",
@@ -198,11 +221,14 @@ def decode_raw(
     return Reading(pixels, facts, done, facts.simple and not transparent and facts.orientation == 1)
 
 
-def upright_pixels(image: Image.Image) -> Pixels:
-    """Return the pixels of a picture of Pillow as if read from a file by `decode_raw`; of 8 or 16 bits a channel."""
+def read_upright(image: Image.Image) -> Reading:
+    """Return a picture of Pillow as if read from a file by `decode_raw`; of 8 or 16 bits a channel."""
     image.load()  # which turns TIFF
-    turn = _orientation(image)
-    return _turned(_converted(image, b"", 16 if image.mode.startswith("I;16") else 8)[0], turn)
+    turn, bits = _orientation(image), 16 if image.mode.startswith("I;16") else 8
+    frames = 1 if image.format == "MPO" else getattr(image, "n_frames", 1)
+    facts = Facts(image.format or "", image.mode, bits, image.size, turn, image.has_transparency_data, frames)
+    pixels, transparent = _converted(image, b"", bits)
+    return _reading(_turned(pixels, turn), facts, transparent, "upright")
 
 
 @contextlib.contextmanager

@@ -26,6 +26,7 @@ Unreadable files are reported and skipped; the exit status is then 1.
 import argparse
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -74,15 +75,17 @@ def _predict(args: argparse.Namespace, predictor: "Predictor") -> None:
         faults += 1
         tqdm.write(printable(f"skipped: {fault}"), file=sys.stderr)
 
-    files = find_files(args.files, args.output)
+    left_out = Counter[str]()
+    files = find_files(args.files, args.output, left_out=left_out)
     runner = predictor.start(report, batch_size=args.batch_size, workers=args.workers)
+    runner.left_out += left_out
     start = time.perf_counter()
     photos, total = read_photos(files, args.every, report), count_photos(files, args.every)
     if args.tile is None:
         results = runner.results(photos, recipe.runtime.progress, total)
     else:
         results = tiled_results(runner, photos, Tiling(args.tile, args.overlap), recipe.runtime.progress)
-    with ResultFiles(args.output, args.every, videos=not args.frames) as output:
+    with ResultFiles(args.output, videos=not args.frames) as output:
         for result in results:
             runner.attempt(result.image.source, output.add, result)
             output.close_videos(runner.unfinished_files)

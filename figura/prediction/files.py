@@ -31,17 +31,16 @@ class ResultFiles:
 
     Args:
         folder: where to write.
-        every: which frames of videos there are: each `every`-th.
         videos: write the pictures of frames as videos instead of a file per frame.
 
     Raises:
         UserError: from each method, if a file cannot be written.
     """
 
-    def __init__(self, folder: Path, every: int = 1, videos: bool = False) -> None:
+    def __init__(self, folder: Path, videos: bool = False) -> None:
         with writing(folder):
             folder.mkdir(parents=True, exist_ok=True)
-        self.folder, self.every, self.videos = folder, every, videos
+        self.folder, self.videos = folder, videos
         self.table, self.rows = folder / TABLE, 0
         self._sums: dict[str, float] = defaultdict(float)
         self._writer: Table | None = None
@@ -118,12 +117,13 @@ class ResultFiles:
                 stack.close()
 
     def _add_frame(self, one: Result, name: str, picture: Pixels, frame: int) -> None:
+        assert one.image.rate is not None, "it is a frame of a video"
+        assert one.image.at is not None, "it is a frame of a video"
         path = _with(self.folder / one.name.removesuffix(f"-{frame:06d}"), f".{name}.webm")
         if path not in self._open:
-            assert one.image.rate is not None, "it is a frame of a video"
             stack = self._stack.enter_context(ExitStack())
             self._open[path] = one.image.file, stack.enter_context(video_file(path, one.image.rate)), stack
-        self._open[path][1].add(picture, frame // self.every)
+        self._open[path][1].add(picture, one.image.at)
 
 
 def _write_picture(path: Path, pixels: Pixels) -> None:

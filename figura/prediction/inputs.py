@@ -5,7 +5,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from io import BufferedReader
+from io import BufferedReader, IOBase
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, NoReturn
 
@@ -15,13 +15,23 @@ from PIL import Image
 
 from figura.base.errors import UserError
 from figura.base.files import open_regular, read_bytes, short_name
-from figura.base.pictures import DARK, LARGEST, SUFFIXES, Pixels, decode_raw, picture_files, upright_pixels
+from figura.base.pictures import (
+    LARGEST,
+    SUFFIXES,
+    Pixels,
+    Reading,
+    decode_raw,
+    left_out_line,
+    picture_files,
+    read_upright,
+)
 from figura.interfaces import Example
 from figura.prediction.video import no_stderr
 
 VIDEOS = (".avi", ".m4v", ".mkv", ".mov", ".mp4", ".mpeg", ".mpg", ".webm")
 
-USUAL_RATE = 25.0  # frames per second
+USUAL_RATE, FASTEST = 25.0, 480  # frames per second
+VARIABLE = "videos have a variable frame rate: at a constant one, frames are repeated or left out to keep their times"
 
 
 class SettingError(UserError):
@@ -46,7 +56,9 @@ class Photo:
 
     `number` counts photos from 1; `place` is the index of a video frame, of which `rate` per second are used. `size` is
     (height, width), once `pixels` has been called. `faults` are lines about unusable parts, such as persons, added by
-    `PhotoExamples.examples` and then reported. `doubts` are kinds of what may not be meant, which are counted.
+    `PhotoExamples.examples` and then reported. `doubts` are kinds of what may not be meant, which are counted, with a
+    detail to add to the photo's name. `at` is the index of a frame among those used, at `rate`: frames of a variable
+    rate have gaps.
     """
 
     path: Path
@@ -57,7 +69,8 @@ class Photo:
     rate: float | None = None
     size: tuple[int, int] | None = None
     faults: list[str] = field(default_factory=list)
-    doubts: list[str] = field(default_factory=list)
+    doubts: dict[str, str] = field(default_factory=dict)
+    at: int | None = None
 
     def pixels(self) -> Pixels:
         """Return RGB pixels, uint8 (height, width, 3), as `decode_raw` reads them.
@@ -70,7 +83,7 @@ class Photo:
             kinds = "" if self.path.suffix.lower() in SUFFIXES else f"images end in {', '.join(SUFFIXES)}"
             reading = decode_raw(read_bytes(self.path, kinds, LARGEST), self.path, advice=kinds)
             pixels = reading.pixels
-            self.doubts += [DARK] if DARK in reading.doubts else []
+            self.doubts |= reading.told
         self.size = pixels.shape[0], pixels.shape[1]
         return pixels
 
@@ -106,13 +119,17 @@ def refuse(fault: str) -> NoReturn:
 
 
 def find_files(
-    arguments: Sequence[str], results: Path | None = None, report: Callable[[str], None] = refuse
+    arguments: Sequence[str],
+    results: Path | None = None,
+    report: Callable[[str], None] = refuse,
+    left_out: Counter[str] | None = None,
 ) -> list[File]:
     """Return the images and videos matched by paths, folders and glob patterns (`**` for any depth), in order.
 
     A folder matches all images below it, except hidden ones. Files of a folder or pattern are named by their path below
     the folder. Names too long for results are shortened. Files below `results` come from an earlier run: they are used
-    only if their exact path is given. `report` gets a line for each argument that matches nothing.
+    only if their exact path is given. `report` gets a line for each argument that matches nothing; `left_out` counts
+    the other files of folders.
 
     Raises:
         UserError: by default, if arguments match nothing.
@@ -122,13 +139,18 @@ def find_files(
     for text in arguments:
         path = Path(text)
         if os.path.isdir(text):  # `path.is_dir` raises OSError for long names
-            files = [(one, path) for file in picture_files(path) if not _within(one := path / file, results)]
-            fault = f"no images ({', '.join(SUFFIXES)}) in it{_videos_in(path)}"
+            others = Counter[str]()
+            found = [] if _within(path, results) else picture_files(path, others, results)
+            files = [(path / file, path) for file in found]
+            if left_out is not None and files:
+                left_out += others
+            there = f"; {left_out_line(others)}" if others else ""
+            fault = f"no images ({', '.join(SUFFIXES)}) in it{there}{_videos_in(path)}"
         elif os.path.exists(text):
             files, fault = [(path, path.parent)], ""
         else:
-            found = [] if "\0" in text else glob.glob(text, recursive=True)  # it raises ValueError for this
-            matches = map(Path, sorted(found))
+            names = [] if "\0" in text else glob.glob(text, recursive=True)  # it raises ValueError for this
+            matches = map(Path, sorted(names))
             files = [(one, _fixed(text)) for one in matches if os.path.isfile(one) and not _within(one, results)]
             fault = "no such file or folder, and no file matches it as a pattern"
         if not files:
@@ -215,10 +237,12 @@ def _video(file: BufferedReader) -> cv2.VideoCapture:
         return cv2.VideoCapture(file, cv2.CAP_FFMPEG, [])  # type: ignore[call-overload]
 
 
-def frame_rate(video: cv2.VideoCapture) -> float:
-    """Return the frames per second of an open video, or `USUAL_RATE` if unknown."""
+def frame_rate(video: cv2.VideoCapture) -> tuple[float, str]:
+    """Return the frames per second of an open video, `USUAL_RATE` if unknown, and then what to tell of it."""
     rate = float(video.get(cv2.CAP_PROP_FPS))
-    return rate if 0 < rate <= 1000 else USUAL_RATE
+    if 0 < rate <= FASTEST:
+        return rate, ""
+    return USUAL_RATE, f"videos without a usable frame rate: {USUAL_RATE:g} frames a second are taken"
 
 
 def read_photos(files: Iterable[File], every: int, report: Callable[[str], None]) -> Iterator[Photo]:
@@ -236,51 +260,63 @@ def read_photos(files: Iterable[File], every: int, report: Callable[[str], None]
         before = number
         try:
             with open_regular(file.path) as content:
-                for place, frame, rate in _frames(content, file.path, every, report):
+                for photo in _frames(content, file, every, report):
                     number += 1
-                    yield Photo(file.path, f"{file.name}-{place:06d}", number, frame, place, rate)
+                    yield replace(photo, number=number)
         except UserError as error:
             report(str(error))
         number = max(number, before + 1)
 
 
-def _frames(
-    content: BufferedReader, path: Path, every: int, report: Callable[[str], None]
-) -> Iterator[tuple[int, Pixels, float]]:
-    """Yield index and pixels of each frame, and the number of frames yielded per second of the video."""
-    video, place = _video(content), 0
-    promised, rate = int(video.get(cv2.CAP_PROP_FRAME_COUNT)), frame_rate(video) / every
+def _frames(content: BufferedReader, file: File, every: int, report: Callable[[str], None]) -> Iterator[Photo]:
+    """Yield each `every`-th frame. It is shown at its time, if the times are not those of a constant rate."""
+    video, place, start, due = _video(content), 0, 0.0, 0.0
+    promised, (rate, doubt) = int(video.get(cv2.CAP_PROP_FRAME_COUNT)), frame_rate(video)
+    doubts, variable = {doubt: ""} if doubt else {}, False
     try:
         while video.grab():
+            seconds = float(video.get(cv2.CAP_PROP_POS_MSEC)) / 1000
+            start = seconds if place == 0 else start
+            due = (seconds - start) * rate if seconds > start else place
+            if not variable and abs(due - place) > 1 + place / 50:
+                variable = True
+                doubts |= {VARIABLE: ""}
             if place % every == 0:
                 decoded, frame = video.retrieve()
                 if not decoded:
                     break
-                yield place, np.asarray(cv2.cvtColor(frame, cv2.COLOR_BGR2RGB), dtype=np.uint8), rate
+                pixels = np.asarray(cv2.cvtColor(frame, cv2.COLOR_BGR2RGB), dtype=np.uint8)
+                at, name = round(due / every) if variable else place // every, f"{file.name}-{place:06d}"
+                yield Photo(file.path, name, 0, pixels, place, rate / every, doubts=doubts, at=at)
+                doubts = {}
             place += 1
     finally:
         video.release()
     if not place:
-        report(f"{path}: no readable video: it is damaged, or its codec is unknown")
-    elif place < 0.9 * promised:
-        report(f"{path}: ends after {place} of {promised} frames: it is damaged or cut off")
+        report(f"{file.path}: no readable video: it is damaged, or its codec is unknown")
+    elif max(place, due + 1) < 0.9 * promised:
+        report(f"{file.path}: ends after {place} of {promised} frames: it is damaged or cut off")
 
 
 ALLOWED = "allowed are paths, uint8 RGB arrays (height, width, 3), PIL pictures, and lists or iterators of them"
 
 
-def photos_from(images: Any, every: int, report: Callable[[str], None]) -> Iterator[Photo]:
+def photos_from(
+    images: Any, every: int, report: Callable[[str], None], left_out: Counter[str] | None = None
+) -> Iterator[Photo]:
     """Yield the photos of images, numbered from 1, with unique names; for a video, each `every`-th frame.
 
     For the types of images, see `Predictor.predict`. Non-images, unreadable images and missing files go to `report`.
     """
     number, names = 0, set[str]()
-    for source in _sources(images, "images", report):
+    for source in _sources(images, "images", report, left_out):
         photos: Iterable[Photo] = ()
+        name = f"{number + 1:06d}"
         if isinstance(source, File):
             photos = read_photos([source], every, report)
+        elif isinstance(source, Reading):
+            photos = [Photo(Path(name), name, number + 1, frame=source.pixels, doubts=source.told)]
         elif source is not None:
-            name = f"{number + 1:06d}"
             photos = [Photo(Path(name), name, number + 1, frame=source)]
         before = number
         for photo in photos:
@@ -293,29 +329,37 @@ def photos_from(images: Any, every: int, report: Callable[[str], None]) -> Itera
         number = max(number, before + 1)  # a video without frames counts, too
 
 
-def _sources(images: Any, what: str, report: Callable[[str], None]) -> Iterator[File | Pixels | None]:
+def _sources(
+    images: Any, what: str, report: Callable[[str], None], left_out: Counter[str] | None
+) -> Iterator[File | Reading | Pixels | None]:
     """Yield files and pixels; None for reported images, whose number is not reused."""
     if isinstance(images, (str, os.PathLike)):
-        yield from find_files([os.fspath(images)], report=report) or (None,)
-    elif isinstance(images, Image.Image):
-        try:
-            fixed = images.mode not in ("F", "I")  # of the others, the range is not known, so they are refused
-            pixels = upright_pixels(images) if fixed else np.array(images)
-        except Exception as error:  # noqa: BLE001  # read when asked for; of a damaged one, Pillow raises anything
-            report(f"{what}: no readable picture: {error or type(error).__name__}")
-            yield None
-        else:
-            yield from _pixels(pixels, what, report)
-    elif hasattr(images, "__array__"):
-        yield from _pixels(np.asarray(images), what, report)
+        yield from find_files([os.fspath(images)], report=report, left_out=left_out) or (None,)
+    elif isinstance(images, Image.Image) or hasattr(images, "__array__"):
+        yield from _in_memory(images, what, report)
+    elif isinstance(images, (bytes, bytearray, memoryview, IOBase)):
+        report(f"{what}: found {type(images).__name__}; open it by PIL.Image.open; {ALLOWED}")
+        yield None
     elif isinstance(images, Sequence) and all(isinstance(one, (str, os.PathLike)) for one in images):
-        yield from find_files([os.fspath(one) for one in images], report=report)
+        yield from find_files([os.fspath(one) for one in images], report=report, left_out=left_out)
     elif isinstance(images, Iterable):
         for index, one in enumerate(images):
-            yield from _sources(one, f"{what}[{index}]", report)
+            yield from _sources(one, f"{what}[{index}]", report, left_out)
     else:
         report(f"{what}: found {type(images).__name__}; {ALLOWED}")
         yield None
+
+
+def _in_memory(image: Any, what: str, report: Callable[[str], None]) -> Iterator[Reading | Pixels | None]:
+    """Yield the pixels of a picture of Pillow, or of what NumPy takes for an array."""
+    try:
+        fixed = isinstance(image, Image.Image) and image.mode not in ("F", "I")  # the range of others is not known
+        found = read_upright(image) if fixed else np.asarray(image)
+    except Exception as error:  # noqa: BLE001  # of a damaged picture, or a tensor with a gradient, anything is raised
+        report(f"{what}: no readable picture: {' '.join(str(error).split()) or type(error).__name__}")
+        yield None
+    else:
+        yield from [found] if isinstance(found, Reading) else _pixels(found, what, report)
 
 
 def _pixels(array: np.ndarray[Any, Any], what: str, report: Callable[[str], None]) -> Iterator[Pixels | None]:

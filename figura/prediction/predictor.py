@@ -84,7 +84,7 @@ class Predictor:
                 image. For networks that make a picture of the input's size or a multiple of it.
             overlap: of neighbouring tiles, in pixels, at most half of `tile`. Default: a quarter.
 
-        Warns of images that are squeezed, or almost black because of 16 bits with low values.
+        Warns of images that are squeezed, transparent, of 16 bits or animated, and of other files in folders.
 
         Raises:
             UserError: an image is unusable (or with `skip`, all are); nothing is returned.
@@ -93,7 +93,7 @@ class Predictor:
 
         faults = list[str]()
         runner = self.start(faults.append if skip else refuse, batch_size=batch_size, workers=workers)
-        photos = photos_from(images, _count("every", every), runner.report)
+        photos = photos_from(images, _count("every", every), runner.report, runner.left_out)
         if tile is None:
             if overlap is not None:
                 raise UserError("overlap: there are no tiles; set `tile`, too")
@@ -117,7 +117,7 @@ class Predictor:
 
         faults = list[str]()
         runner = self.start(faults.append if skip else refuse, batch_size=batch_size, workers=workers)
-        photos = photos_from(images, _count("every", every), runner.report)
+        photos = photos_from(images, _count("every", every), runner.report, runner.left_out)
         return _warning(runner.results(photos), faults, runner)
 
     def predict_video(
@@ -148,12 +148,12 @@ class Predictor:
             target.parent.mkdir(parents=True, exist_ok=True)
             frames = None
             for one in runner.results(photos, progress, total):
-                if one.image.frame is None or one.image.rate is None or one.name != one.image.name:
+                if one.image.at is None or one.image.rate is None or one.name != one.image.name:
                     raise UserError(
                         f"{one.name}: the recipe makes no picture of a whole frame; use predict for its results"
                     )
                 frames = frames or stack.enter_context(video_file(target, one.image.rate))
-                frames.add(one.draw(), one.image.frame // every)
+                frames.add(one.draw(), one.image.at)
                 kept.append(replace(one, pictures={}, compared={}, video=target))
         lines = printable("\n".join(faults))
         if not kept:

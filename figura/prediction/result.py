@@ -107,6 +107,7 @@ class ImageInfo:
         frame: index in a video, from 0; None for a picture.
         size: (height, width) in pixels, upright; None if the recipe reads files itself.
         rate: of a video, the frames per second that are used.
+        at: index of a frame among these, by its time.
     """
 
     id: int
@@ -115,6 +116,7 @@ class ImageInfo:
     frame: int | None
     size: tuple[int, int] | None
     rate: float | None = None
+    at: int | None = None
 
     @property
     def source(self) -> str:
@@ -125,7 +127,7 @@ class ImageInfo:
 def image_of(photo: "Photo") -> ImageInfo:
     """Return what results say of a photo that has been read."""
     file = photo.path if photo.frame is None or photo.place is not None else None
-    return ImageInfo(photo.number, photo.name, file, photo.place, photo.size, photo.rate)
+    return ImageInfo(photo.number, photo.name, file, photo.place, photo.size, photo.rate, photo.at)
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,7 +1,7 @@
 """Run a trained model on arbitrary photos as defined in a recipe's `predict` section."""
 
 import traceback
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -14,7 +14,7 @@ from tqdm import tqdm
 
 from figura.base.errors import UserError, memory_asked
 from figura.base.modes import evaluating
-from figura.base.pictures import Pixels
+from figura.base.pictures import Pixels, left_out_line
 from figura.base.seeding import random_kept, seed_here
 from figura.engine.data import collated
 from figura.engine.inference import named_injectors, run_injectors
@@ -48,6 +48,7 @@ class Runner:
         images: the readable photos so far.
         examples: number of examples so far.
         doubts: names of photos by kind of what may not be meant (`Photo.doubts`).
+        left_out: files of folders that are no images, by what they are.
     """
 
     def __init__(
@@ -76,6 +77,7 @@ class Runner:
         self.images: list[ImageInfo] = []
         self.examples = 0
         self.doubts: dict[str, list[str]] = {}
+        self.left_out = Counter[str]()
         self._grid_examples: list[Example] = []
         self._names: set[str] = set()  # of all examples
         self._pending: dict[str, ImageInfo] = {}  # of the examples without results yet, by name
@@ -133,8 +135,14 @@ class Runner:
             return self.attempt(str(self.trained.predict.grid), self._sheets, self.grid) or {}
 
     def warnings(self) -> list[str]:
-        """Return one line for each kind of `doubts`: the number of photos, and an example."""
-        return [f"{len(names)} {kind} (e.g. {names[0]})" for kind, names in self.doubts.items()]
+        """Return one line for each kind of `doubts`: the number of photos, and an example; and one of other files."""
+        lines = [f"{len(names)} {kind} (e.g. {names[0]})" for kind, names in self.doubts.items()]
+        return lines + ([left_out_line(self.left_out)] if self.left_out else [])
+
+    def doubt(self, photo: Photo) -> None:
+        """Count the doubts of a photo that has been read."""
+        for kind, detail in photo.doubts.items():
+            self.doubts.setdefault(kind, []).append(f"{photo.name}{detail}")
 
     @property
     def on_grid(self) -> int:
@@ -165,8 +173,7 @@ class Runner:
                 continue
             for fault in photo.faults:
                 self.report(fault)
-            for kind in photo.doubts:
-                self.doubts.setdefault(kind, []).append(photo.name)
+            self.doubt(photo)
             image = image_of(photo)
             self.images.append(image)
             for example in result:

@@ -97,7 +97,7 @@ class TiledPhoto:
         corners = ((top, left) for top in self.rows for left in self.columns)
         for name, (top, left) in zip(self.names, corners, strict=True):
             tile = self.pixels[top : top + side, left : left + side]
-            yield replace(self.photo, name=name, frame=tile, faults=[], doubts=[])
+            yield replace(self.photo, name=name, frame=tile, faults=[], doubts={})
 
     def add(self, result: Result) -> bool:
         """Add the result of the next tile; return whether it was the last one.
@@ -171,8 +171,7 @@ def _tiles(
         one = runner.attempt(photo.path, TiledPhoto, photo, tiling)
         if one is None:
             continue
-        for kind in photo.doubts:
-            runner.doubts.setdefault(kind, []).append(photo.name)
+        runner.doubt(photo)
         bar.total = (bar.total or 0) + len(one.names)
         bar.refresh()
         tiled[photo.number] = one

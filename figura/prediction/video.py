@@ -39,6 +39,8 @@ class VideoFrames:
     def add(self, frame: Pixels, place: int) -> None:
         """Append a frame, uint8 (H, W, 3) RGB, at index `place`; missing frames before it repeat the last one.
 
+        A frame whose place is taken is left out.
+
         Raises:
             UserError: the frame's size differs from the first, or OpenCV cannot write a video of this size.
         """
@@ -48,6 +50,8 @@ class VideoFrames:
         if self._last is not None and even.shape != self._last.shape:
             sizes = [f"{one.shape[1]} x {one.shape[0]}" for one in (even, self._last)]
             raise UserError(f"{self.path}: frame {place} has {sizes[0]} pixels, those before it {sizes[1]}")
+        if place < self.count:
+            return
         before = even if self._last is None else self._last
         for one in [before] * (place - self.count) + [even]:
             self._writer.write(cv2.cvtColor(one, cv2.COLOR_RGB2BGR))

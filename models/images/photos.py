@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from figura.base.errors import UserError, missing
-from figura.base.pictures import DARK
 from figura.data.formats.pair_files import Fault, Loaded, Pair, find_pairs, load_pair, with_channels
 from figura.data.formats.pair_files import sides as folders_of_sides
 from figura.interfaces import Example
@@ -101,7 +100,8 @@ class Photos(PhotoExamples):
         aspect = self._aspect(pixels)
         if max(aspect, 1 / aspect) > SQUEEZED:
             percent = round(100 * SQUEEZED - 100)
-            photo.doubts.append(f"pictures squeezed by more than {percent} % to {self.size[1]} x {self.size[0]} pixels")
+            kind = f"pictures squeezed by more than {percent} % to {self.size[1]} x {self.size[0]} pixels"
+            photo.doubts[kind] = ""
 
     def _prepared(self, pixels: NDArray[np.uint8], side: Side) -> NDArray[np.float32]:
         return normalised(
@@ -128,7 +128,8 @@ class Photos(PhotoExamples):
         if isinstance(loaded, Fault):
             raise UserError(f"{photo.path}: {loaded.reason} ({loaded.detail}); predict.data.layout is pairs")
         self._count_squeezed(photo, loaded.a)
-        photo.doubts += [DARK for one in loaded.readings if DARK in one.doubts]
+        for one in loaded.readings:
+            photo.doubts |= one.told
         x, y = (loaded.a, loaded.b) if self._inputs == "a" else (loaded.b, loaded.a)
         return [{"x": self._prepared(x, "x"), "y": self._prepared(y, "y"), "name": photo.name}]
 

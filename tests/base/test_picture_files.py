@@ -19,8 +19,8 @@ from figura.base.pictures import (
     decode_raw,
     picture_facts,
     read_picture,
+    read_upright,
     store_picture,
-    upright_pixels,
     write_png,
 )
 
@@ -82,7 +82,7 @@ def test_orientation(orientation, form, tmp_path):
         assert (kind in reading.done) == (orientation > 1)
         assert reading.plain == (orientation == 1 and form not in ("TIFF", "AVIF"))
     with Image.open(path) as image:
-        assert np.array_equal(upright_pixels(image), read_picture(path))
+        assert np.array_equal(read_upright(image).pixels, read_picture(path))
 
 
 def test_orientations_that_mean_nothing():
@@ -189,14 +189,17 @@ def test_every_kind_is_read_to_what_a_person_sees(kind):
     assert np.abs(reading.pixels[0].astype(int) - expected).max() <= off
     assert (reading.done, reading.plain) == (tuple(done), done == [])
     if WHITE in done and DEPTH not in done:
-        assert np.array_equal(upright_pixels(Image.open(io.BytesIO(content))), reading.pixels)
+        opened = read_upright(Image.open(io.BytesIO(content)))
+        assert np.array_equal(opened.pixels, reading.pixels)
+        assert opened.told == reading.told == {WHITE: ""}
 
 
-@pytest.mark.parametrize(("last", "doubts"), [(1000, 1), (8191, 1), (8192, 0), (65535, 0)])
-def test_sixteen_bits_of_low_values_are_doubted(last, doubts):
+@pytest.mark.parametrize(("last", "level"), [(1000, 3), (9860, 38), (16383, 63), (16384, None), (65535, None)])
+def test_sixteen_bits_of_low_values_are_doubted(last, level):
     for content in (encoded(Image.fromarray(np.array([[0, last]], np.uint16))),
                     cv2.imencode(".tif", np.array([[[0] * 3, [last] * 3]], np.uint16))[1].tobytes()):  # fmt: skip
-        assert decode_raw(content, HERE).doubts == (pictures.DARK,) * doubts
+        doubts = {} if level is None else {pictures.DARK: f": its maximum is {level} of 255"}
+        assert decode_raw(content, HERE).doubts == doubts
 
 
 @pytest.mark.parametrize("form", ["JPEG", "PNG", "WEBP", "BMP"])
@@ -204,7 +207,7 @@ def test_plain_pictures_are_read_as_opencv_does(form):
     content = encoded(Image.fromarray(np.random.default_rng(0).integers(0, 256, (40, 60, 3), np.uint8)), form)
     reading = decode_raw(content, HERE)
     assert np.array_equal(reading.pixels, decode_picture(content, HERE))
-    assert (reading.done, reading.doubts, reading.plain) == ((), (), True)
+    assert (reading.done, reading.doubts, reading.plain) == ((), {}, True)
     assert reading.stored(content) is content
 
 

@@ -8,7 +8,7 @@ import cv2
 import numpy as np
 import pytest
 import toy_photos
-from toy_photos import write_video
+from toy_photos import write_mkv, write_video
 
 from figura.base.errors import UserError
 from figura.base.exit_status import run
@@ -143,6 +143,29 @@ def test_of_a_damaged_video_what_can_be_read(toys, tmp_path):
     assert [one.image.frame for one in results] == list(range(there))
     (fault,) = results.faults
     assert fault.startswith(f"{clip}: ends after {there} of 12 frames")
+
+
+def test_a_variable_frame_rate_is_told_and_keeps_the_times(toys, tmp_path, capsys):
+    """20 frames at 30 a second, 4 that are half a second apart, 20 at 30 a second: 3.3 s."""
+    times = [round(number * 1000 / 30) for number in range(20)]
+    times += [times[-1] + 500 * number for number in range(1, 5)]
+    times += [times[-1] + round(number * 1000 / 30) for number in range(1, 21)]
+    clip, predictor = write_mkv(tmp_path / "clip.mkv", times), load(toys[1], recipe=toys[0])
+    told = "1 videos have a variable frame rate: at a constant one, frames are repeated or left out to keep their times"
+    with pytest.warns(UserWarning, match=rf"^{told}") as warned:
+        results = predictor.predict_video(clip, tmp_path / "new.mp4", progress=False)
+    assert len(warned) == 1
+    assert (len(results), results.faults) == (44, ())
+    frames, rate = read_video(tmp_path / "new.mp4")
+    shown = [round(frame.mean() / 5) for frame in frames]
+    assert abs(len(frames) / rate - 3.3) < 0.1
+    for place, time in list(enumerate(times))[24:]:
+        assert abs(shown[min(round(time / 1000 * rate), len(shown) - 1)] - place) <= 1
+    assert run(main, [*toys, str(clip), "--output", str(tmp_path / "out")]) == 0
+    said = capsys.readouterr().err
+    assert f"warning: {told} (e.g. clip-0000" in said
+    assert "damaged" not in said
+    assert len(read_video(tmp_path / "out/clip.image.webm")[0]) == len(frames)
 
 
 def test_a_video_is_there_before_the_next_is_done(toys, tmp_path, monkeypatch):

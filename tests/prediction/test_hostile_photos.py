@@ -15,6 +15,7 @@ from PIL import Image
 
 import figura
 from figura.base.exit_status import run
+from figura.base.pictures import DARK
 from figura.commands.predict import main
 from figura.prediction.inputs import Photo
 from figura.prediction.runner import Runner
@@ -97,10 +98,36 @@ def test_photos_are_read_upright_and_on_white_and_low_ones_are_counted(tmp_path,
     assert predict(given, tmp_path / "in", "--output", tmp_path / "out") == 0
     for name, red in {"turned": [[10], [20], [30]], "clear": [[10, 255, 30]], "low": [[10, 20, 30]]}.items():
         assert cv2.imread(str(tmp_path / f"out/{name}.image.png"))[..., 2].tolist() == red
-    assert "warning: 1 pictures of 16 bits end below 8192 of 65535, so " in capsys.readouterr().err
+    told = [
+        "warning: 1 transparent pictures composed on white (e.g. clear)",
+        "warning: 1 pictures of 16 bits cut to the upper byte (e.g. low)",
+        f"warning: 1 {DARK} (e.g. low: its maximum is 30 of 255)",
+    ]
+    assert [line for line in capsys.readouterr().err.splitlines() if line.startswith("warning")] == told
     predictor = figura.load(given[1], recipe=given[0])
-    with pytest.warns(UserWarning, match="1 pictures of 16 bits end below 8192"):
+    with pytest.warns(UserWarning, match="pictures") as warned:
         assert predictor.predict(tmp_path / "in")[0].name == "clear"
+    assert [f"warning: {one.message}" for one in warned] == told
+    with Image.open(tmp_path / "in/clear.png") as opened, pytest.warns(UserWarning, match="1 transparent pictures"):
+        predictor.predict(opened)
+
+
+def test_files_of_a_folder_that_are_no_images_are_counted(tmp_path, capsys):
+    given = toy_photos.write_run(tmp_path)
+    write_picture(tmp_path / "in/a.png")
+    for name in ("b.HEIC", "c.mp4", "deep/d.heic", ".hidden.txt"):
+        (tmp_path / "in" / name).parent.mkdir(exist_ok=True)
+        (tmp_path / "in" / name).touch()
+    predictor = figura.load(given[1], recipe=given[0])
+    with pytest.warns(UserWarning, match=r"^left out: 2 files of \.heic, 1 files of \.mp4$"):
+        predictor.predict(str(tmp_path / "in/deep/.."))
+    for _ in range(2):  # the second time, with results of the first in it
+        assert predict(given, tmp_path / "in", "--output", tmp_path / "in/out") == 0
+        assert "warning: left out: 2 files of .heic, 1 files of .mp4\n" in capsys.readouterr().err
+    assert predict(given, tmp_path / "in/deep", "--output", tmp_path / "out") == 1
+    assert "in it; left out: 1 files of .heic" in capsys.readouterr().err
+    assert predict(given, tmp_path / "in/deep/d.heic", "--output", tmp_path / "out") == 1
+    assert "d.heic: no readable picture: it is a HEIC picture: convert it to PNG or JPEG" in capsys.readouterr().err
 
 
 NAMES = [

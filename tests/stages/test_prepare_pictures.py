@@ -197,8 +197,9 @@ def test_pairs_are_repaired_and_doubted(capsys):
     lines = prepared(capsys)
     first = "repaired: 4 transparent pictures composed on white (e.g. "
     assert any(line.startswith(first) for line in lines)
-    low = "warning: 4 pictures of 16 bits end below 8192 of 65535, so they are almost black; scale them up first (e.g. "
-    assert any(line.startswith(low) for line in lines)
+    low = "warning: 4 pictures of 16 bits end below 16384 of 65535, so they use a quarter of it or less; scale them up "
+    (told,) = (line for line in lines if line.startswith(low))
+    assert told.endswith(": its maximum is 0 of 255)")
     assert any(line.startswith("warning: 4 pictures have one colour all over (e.g. ") for line in lines)
     assert "left out: 1 files of .txt" in lines
     statistics = json.loads((PREPARED / "statistics.json").read_text())

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from figura.base.files import replacing, write_text
 from figura.base.manifest import MANIFEST
+from figura.base.pictures import left_out_line
 from figura.data.formats.prepared import REJECTED
 
 REPAIRED = "repaired.csv"
@@ -132,7 +133,7 @@ class Outcome:
         yield from self.doubts.lines("warning")
         yield from self.notes
         if self.left_out:
-            yield "left out: " + ", ".join(f"{count} {reason}" for reason, count in sorted(self.left_out.items()))
+            yield left_out_line(self.left_out)
 
 
 def _write_rows(path: Path, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:

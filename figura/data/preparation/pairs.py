@@ -2,7 +2,7 @@
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import islice
@@ -53,12 +53,12 @@ class PicturePreparation(Outcome):
                 splits = [split_of(item) for item in batch]
                 yield from zip(batch, splits, pool.map(work, batch, splits), strict=True)
 
-    def count_reading(self, split: str, file: str, done: Iterable[str], doubts: Iterable[str]) -> None:
+    def count_reading(self, split: str, file: str, done: Iterable[str], doubts: Mapping[str, str]) -> None:
         """Count what was changed in a file, and what looks wrong in it (see `Reading`)."""
         for kind in done:
             self.statistics[split].repairs.add_row(Repaired(split, file, kind))
-        for kind in doubts:
-            self.doubts.add(kind, f"{split} {file}")
+        for kind, detail in doubts.items():
+            self.doubts.add(kind, f"{split} {file}{detail}")
 
     def write_sheet(self, name: str, rows: Sequence[Sequence[NDArray[np.uint8]]]) -> None:
         """Write rows of pictures of `small` to `plots/<name>`."""
@@ -89,7 +89,7 @@ class Seen(NamedTuple):
     means: NDArray[np.float64]
     stds: NDArray[np.float64]
     pictures: tuple[NDArray[np.uint8], ...]
-    readings: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]
+    readings: tuple[tuple[tuple[str, ...], dict[str, str]], ...]
     is_single: bool
 
 

@@ -329,8 +329,8 @@ class _File:
             done, doubts = outcome
             for kind in done:
                 self._repair(f"image {image.file}", kind, "", "")
-            for kind in doubts:
-                self._doubt(kind, image.file)
+            for kind, detail in doubts.items():
+                self._doubt(kind, f"{image.file}{detail}")
             record = image.record
             record |= {"id": image.id, "file_name": image.file if self.raw.in_place else f"{self.split}/{image.file}"}
             self.sizes[image.id] = Size(record["width"], record["height"])
@@ -340,7 +340,7 @@ class _File:
             self.preparation.statistics[self.split].add_image(record)
             self.preparation.examples[self.split].add_image(record)
 
-    def _stored(self, image: ImageRecord, way: Orientation) -> tuple[Sequence[str], Sequence[str]] | UnusableError:
+    def _stored(self, image: ImageRecord, way: Orientation) -> tuple[Sequence[str], Mapping[str, str]] | UnusableError:
         """Write an image at its final path; return the kinds of changes that took, and of what looks wrong in it."""
         path, place = self.raw.images / image.file, self.preparation.folder / "images" / self.splits[image.id]
         try:

@@ -6,6 +6,7 @@ from pathlib import Path
 from figura.base.errors import UserError, printable
 from figura.base.files import replacing_folder, tidy
 from figura.base.lock import hold
+from figura.base.pictures import left_out_line
 from figura.data.preparation.datasets import PARAMS, Dataset
 from figura.data.preparation.outcome import Outcome
 
@@ -66,4 +67,5 @@ def _check_rejected(preparation: Outcome, entry: Dataset, name: str, listing: Pa
             raise UserError(
                 f"{PARAMS}: datasets.{name}: the split {split!r} has no image; the splits are "
                 f"{', '.join(f'{one} ({count})' for one, count in preparation.images.items())}, of {records} records"
+                + (f"; {left_out_line(preparation.left_out)}" if preparation.left_out else "")
             )
