@@ -11,7 +11,7 @@ from models.images.argument_types import Count
 from models.images.augmentation import augment
 from models.images.augmentation_settings import GeometricTransforms, PairAugmentation
 from models.images.photometry import Image
-from models.super_resolution.patches import Patches, split_folder
+from models.super_resolution.patches import Patches, header_facts, split_folder
 from models.super_resolution.resampling import Kernel
 
 
@@ -21,8 +21,8 @@ class PairedPatches(Patches):
     The small version of an image has its path, with any suffix; its name may end in `x<scale>`, as in DIV2K. It is as
     large as the image divided by `scale`, rounded down. `augmentation` flips and turns both.
 
-    Raises UserError for an image without a small version, and, when it is read, for one of another size; ValueError for
-    a transform that would not move both alike. Otherwise like `Patches`.
+    Raises UserError for images without a small version or with one of another size (when it is read, if its header has
+    none); ValueError for a transform that would not move both alike. Otherwise like `Patches`.
     """
 
     def __init__(
@@ -52,16 +52,29 @@ class PairedPatches(Patches):
                 f"{missing[0]} (or {missing[0].stem}x{scale}{missing[0].suffix})"
             )
         self.small_paths = [one for one in found if one is not None]
+        if wrong := [fault for place in range(len(found)) if (fault := self._misfit(place))]:
+            count = f"{len(wrong)} of {len(found)}"
+            raise UserError(f"{self.small_folder}: {count} small versions have another size; the first, {wrong[0]}")
+
+    def _misfit(self, place: int) -> str:
+        """Return what is wrong with the size of a small version by its header; empty if nothing is."""
+        whole, small = self.sizes[place], header_facts(self.small_folder / self.small_paths[place])
+        if whole is None or small is None:
+            return ""
+        return self._fault(place, (whole[0] // self.scale, whole[1] // self.scale), small.upright[::-1])
+
+    def _fault(self, place: int, expected: tuple[int, ...], found: tuple[int, ...]) -> str:
+        if found == expected:
+            return ""
+        should = f"the small version of {self.paths[place]} has {expected[1]} x {expected[0]}"
+        return f"{self.small_paths[place]}: {found[1]} x {found[0]} pixels; at scale {self.scale}, {should}"
 
     def _pictures(self, image: Image, index: int, random: np.random.Generator) -> tuple[Image, Image, Image]:
         path = self.small_folder / self.small_paths[index]
         lq = decode_raw(self.manifest.read_bytes(path), path, advice="remove it").pixels
         expected = (image.shape[0] // self.scale, image.shape[1] // self.scale)
-        if lq.shape[:2] != expected:
-            raise UserError(
-                f"{path}: {lq.shape[1]} x {lq.shape[0]} pixels; at scale {self.scale}, the small version of "
-                f"{self.paths[index]} has {expected[1]} x {expected[0]}"
-            )
+        if fault := self._fault(index, expected, lq.shape[:2]):  # the size was not in the header
+            raise UserError(f"{self.small_folder}: {fault}")
         height, width = expected if self.size is None else (self.size // self.scale,) * 2
         room = (expected[0] - height, expected[1] - width)
         if self.crop == "random":

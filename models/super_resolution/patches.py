@@ -80,7 +80,7 @@ class Patches(ExampleDataset):
         if not paths:
             raise UserError(f"{self.folder}: has no images ({', '.join(SUFFIXES)})")
         self.manifest.check_count(self.folder, len(paths))
-        facts = [_facts(self.folder / path) for path in paths]
+        facts = [header_facts(self.folder / path) for path in paths]
         sizes = [None if one is None else one.upright[::-1] for one in facts]
         least = size or scale
         large_enough = [place for place, one in enumerate(sizes) if one is None or min(one) >= least]
@@ -151,7 +151,7 @@ class Patches(ExampleDataset):
         return augment(image, image, self.augmentation, crop, random, ())[0]
 
 
-def _facts(path: Path) -> Facts | None:
+def header_facts(path: Path) -> Facts | None:
     """Return what the file's header says, or None if it cannot be read (reading the image reports why)."""
     try:
         return picture_facts(path)

@@ -60,9 +60,12 @@ def test_what_is_no_pair_is_told(tmp_path):
     with pytest.raises(UserError, match=r"1 of 2 images have no small version there, such as b\.png \(or bx2\.png\)"):
         paired(tmp_path)
     write(tmp_path / "images/train_small/b.png", noise(8, 9))
-    message = r"b\.png: 9 x 8 pixels; at scale 2, the small version of b\.png has 8 x 8"
+    message = (
+        r"train_small: 1 of 2 small versions have another size; the first, b\.png: 9 x 8 pixels; at scale 2, the small "
+        r"version of b\.png has 8 x 8"
+    )
     with pytest.raises(UserError, match=message):
-        paired(tmp_path).example(1, np.random.default_rng(0))
+        paired(tmp_path)
     bent = GeometricTransforms.model_construct(further={"bend": Declaration(type="albumentations.ElasticTransform")})
     with pytest.raises(ValueError, match=r"augmentation\.further: .* only be flipped and turned"):
         paired(tmp_path, augmentation=bent)
