@@ -46,7 +46,7 @@ def queued() -> dict[str, Recipe]:
     recipes = {}
     for one in experiments:
         for file in files if (one["executor"] or {}).get("state") == "queued" else ():
-            content = parse_yaml(git("show", f"{one['revs'][0]['rev']}:{file}") or "", file)
+            content = parse_yaml(git("show", f"{one['revs'][0]['rev']}:./{file}") or "", file)
             if "train" in content:  # not data/params.yaml
                 recipes[f"{one['name']} {file}"] = check_recipe(content, Path(file))
     if not recipes:

@@ -49,16 +49,19 @@ stages:
 
 
 class Repository:
-    """Commits of dumps of a recipe named `toy`, each with what made it in `dvc.lock`."""
+    """Commits of dumps of a recipe named `toy`, each with what made it in `dvc.lock`.
 
-    def __init__(self, folder: Path, recipe: Mapping[str, Any]) -> None:
+    `top` is git's folder, if the project is below it.
+    """
+
+    def __init__(self, folder: Path, recipe: Mapping[str, Any], top: Path | None = None) -> None:
         self.folder = folder
         (folder / ".dvc").mkdir(parents=True)
         (folder / ".dvc/config").write_text("[core]\n    analytics = false\n")
         (folder / ".gitignore").write_text("/runs\n/plots\n/.dvc/cache\n/.dvc/tmp\n")
         (folder / "dvc.yaml").write_text(PIPELINE)
         self.write_recipe(recipe)
-        self.git("init", "-q", "-b", "main")
+        self.git("-C", str(top or folder), "init", "-q", "-b", "main")
 
     def write_recipe(self, recipe: Mapping[str, Any]) -> None:
         (self.folder / "params.yaml").write_text(to_yaml(dict(recipe)))

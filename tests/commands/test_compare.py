@@ -261,6 +261,15 @@ def test_one_seed_a_side_says_what_is_not_known(repository, capsys):
     assert compared(capsys, "comment", "workspace").splitlines()[-1] == "no difference: there is one training"
 
 
+def test_a_project_below_the_folder_of_git(tmp_path, monkeypatch, capsys):
+    project = Repository(tmp_path / "all/ml/mine", RECIPE, tmp_path / "all")
+    for seed, away in ((1, 0.0), (2, 0.006)):
+        project.commit(f"seed{seed}", write_dump(tmp_path / f"s{seed}", SHIFT + away), seed)
+    monkeypatch.chdir(project.folder)
+    assert compared(capsys, "seed1", "seed2").splitlines()[-1].startswith("seed2 and seed1: no difference")
+    assert refused("nobody", "seed1").startswith("nobody: not readable as a revision or experiment")
+
+
 def test_the_sheet_shows_what_changed_most(repository, tmp_path):
     result = compare_revisions([Files("seed1"), Files("worse1")], "toy", Path("params.yaml"), tmp_path / "scratch")
     draw_changed(result, "psnr", 1, Path("s.png"))

@@ -7,12 +7,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from figura.base.errors import UserError
-from figura.base.files import read_bytes
+from figura.base.files import git, read_bytes
 from figura.base.yaml12 import parse_yaml
 from figura.recipe.dotted_keys import leaves
+
+if TYPE_CHECKING:
+    from dvc.api import DVCFileSystem
 
 WORKSPACE = "workspace"
 LOCK = "dvc.lock"
@@ -58,12 +61,11 @@ class Files:
     """
 
     def __init__(self, name: str) -> None:
-        from dvc.api import DVCFileSystem
         from dvc.exceptions import DvcException
 
         self.name = name
         try:
-            self.system = None if name == WORKSPACE else DVCFileSystem(rev=name)
+            self.system = None if name == WORKSPACE else _system(name)
             _ = self.system and self.system.repo  # opened at its first use
         except DvcException as error:
             raise UserError(f"{name}: not readable as a revision or experiment: {error}") from None
@@ -137,6 +139,20 @@ class Files:
                 f"{self.name}: {path} is neither whole in DVC's cache nor on a remote ({error}); run `dvc fetch "
                 "--all-commits` if a remote has it, or make it again there by `dvc repro`"
             ) from None
+
+
+def _system(revision: str) -> "DVCFileSystem":
+    """Open a revision; below the folder of git, too (`dvc init --subdir`), where DVC would open git's folder."""
+    from dvc.api import DVCFileSystem
+
+    if not (below := (git("rev-parse", "--show-prefix") or "").strip()):
+        return DVCFileSystem(rev=revision)
+    from dvc.fs import GitFileSystem
+    from dvc.repo import Repo
+
+    here = Repo()
+    cache, files = {"cache": {"dir": here.cache.local_cache_dir}}, GitFileSystem(scm=here.scm, rev=revision)
+    return DVCFileSystem(repo=Repo(f"/{below.rstrip('/')}", fs=files, scm=here.scm, config=cache))
 
 
 def read_revision(files: Files, recipe: str, scratch: Path) -> Revision:
