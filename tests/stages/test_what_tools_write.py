@@ -748,6 +748,8 @@ REFUSED = [
     (lambda raw: raw.pop("annotations") and None, {}, "annotations is missing, as in COCO's image-info files"),
     (both(lambda raw: raw.update(annotations=[]), category(*JOINT_BY_JOINT)), {},
      "no annotation, and 17 of 17 categories are named as joints: export a skeleton"),
+    (both(box(lambda x, y, w, h: [x, y, 1, 1]), without("keypoints"), category(*JOINT_BY_JOINT)), {},
+     "all boxes are points, and 17 of 17 categories are named as joints: export a skeleton"),
     (lambda raw: json.dumps(raw)[:-5], {}, "not valid JSON"),
     (category(), {}, "categories: the list is empty"),
     (lambda raw: raw["categories"].append({"id": 1, "name": "x"}), {}, "each needs a whole number of its own"),

@@ -147,6 +147,8 @@ class Preparation(Outcome):
             if "annotations" in counts:
                 file.read_annotations()
             self.notes += file.questions.check(raw.source, self.key)
+            if people is None and file.questions.are_points and (named := _named_as_joints(head)):
+                raise UserError(f"{raw.source}: all boxes are points, and {named}")
             if people:
                 labelled = sum(self.statistics[split].with_keypoints for split in raw.splits)
                 self.notes += scan.joints.unlabelled(raw.source, people.members, labelled)
@@ -231,14 +233,18 @@ class Preparation(Outcome):
             yield f"{split}: {one.line()}"
 
 
-def _without_annotations(path: Path, head: Mapping[str, Any], counts: Mapping[str, int]) -> str:
+def _named_as_joints(head: Mapping[str, Any]) -> str:
+    """Return what to do about categories most of which are named as joints; empty for others."""
     names = [str(one.get("name")) for one in head.get("categories", ()) if isinstance(one, dict)]
     joints = sum(name in KEYPOINTS for name in names)
-    if joints > len(names) / 2:
-        return (
-            f"{path}: no annotation, and {joints} of {len(names)} categories are named as joints: export a skeleton, "
-            "one category with keypoints"
-        )
+    if joints <= len(names) / 2:
+        return ""
+    return f"{joints} of {len(names)} categories are named as joints: export a skeleton, one category with keypoints"
+
+
+def _without_annotations(path: Path, head: Mapping[str, Any], counts: Mapping[str, int]) -> str:
+    if named := _named_as_joints(head):
+        return f"{path}: no annotation, and {named}"
     what = (
         "the list of annotations is empty"
         if "annotations" in counts

@@ -35,6 +35,7 @@ _MOST, _MANY, _SOME, _FEW = 0.9, 0.6, 0.2, 0.05
 _KEPT = 4096  # records that are read in each way, spread over the file
 _BEYOND = 0.02  # of a picture's sides
 _OFF = 0.3  # of a box's sides: the middle of the joints from that of the box
+_POINT = 4  # pixels
 _PART = 0.6  # of the pictures' sides; all annotations of a file reach farther
 _RELATIVE = 1.5  # shares of a picture's sides may end a little outside of it
 _PER_CENT = 120  # pixels; coordinates up to 100 in pictures larger than this are suspicious
@@ -260,6 +261,12 @@ class Plausibility:
         digest = hashlib.blake2b(marshal.dumps(content, 2), digest_size=12).digest()  # 2: equal values, equal bytes
         self.twice += digest in self.seen
         self.seen.add(digest)
+
+    @property
+    def are_points(self) -> bool:
+        """Whether no box is larger than a point that was clicked."""
+        sides = [max(one.box[2:]) for one in self.known if one.box]
+        return bool(sides) and max(sides) <= _POINT
 
     def check(self, path: Path, key: str) -> list[str]:
         """Return warnings; raise UserError for a contradiction. `key` is the dotted key of the settings."""
