@@ -129,6 +129,25 @@ def test_coco_as_stored(orientation, shown, capsys):
         check("", pixels, {"": shown})
 
 
+def test_a_folder_of_pictures_that_are_not_read(capsys):
+    for number in range(12):
+        Path("raw/train").mkdir(parents=True, exist_ok=True)
+        Path(f"raw/train/IMG_{number}.HEIC").write_bytes(b"?")
+    write_params("images", train="train", shares={"validation": 0.3})
+    assert run(main, ["mine"]) == 1
+    assert "left out: 12 files of .heic" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("kind", "folders"), [("images", [""]), ("paired", ["a/", "b/"]), ("unpaired", ["a/", "b/"])])
+def test_frames_of_a_video_in_two_splits(kind, folders, capsys):
+    for number in range(12):
+        for side, folder in enumerate(folders):
+            write_picture(f"raw/train/{folder}clip_{number:04}.png", 20 * side + number)
+    write_params(kind, train="train", shares={"validation": 0.5})
+    told = "warning: shares: frames of 1 of 1 videos are in several splits, such as those of "
+    assert any(line.startswith(told) and "put the frames" in line for line in prepared(capsys))
+
+
 # --- pairs ---
 
 

@@ -687,6 +687,41 @@ def test_copies_and_frames_stay_together(prepare, change, pictures, section):
     assert any("12 images in 4 groups, at most 4 in one" in line for line in found.lines)
 
 
+def in_videos(form):
+    """Return what names the pictures as frames of two videos, and what renames them in the records."""
+
+    def files(folder):
+        for number in range(1, COUNT + 1):
+            path = folder / form.format(number // 7, number)
+            path.parent.mkdir(exist_ok=True)
+            (folder / f"{number:03}.jpg").rename(path)
+
+    return files, images(lambda one: one.update(file_name=form.format(one["id"] // 7, one["id"])))
+
+
+APART = "warning: shares: frames of 2 of 2 videos are in several splits, such as those of {}: `group_by`, a key such as"
+
+
+@pytest.mark.parametrize(
+    ("form", "key", "section", "told"),
+    [
+        ("{1:03}.jpg", {"video_id": 7}, {}, APART.format("0")),
+        ("vid{}/{:04}.jpg", {}, {}, APART.format("'vid0/'")),
+        ("camA{}_{:04}.jpg", {}, {}, APART.format("'camA0_'")),
+        ("clip{}_frame_{:04}.jpg", {}, {}, APART.format("'clip0_frame_'")),
+        ("camel{}_{:04}.jpg", {}, {}, None),
+        ("vid{}/{:04}.jpg", {}, {"group_by": r"^(vid\d+)/"}, None),
+    ],
+)
+def test_frames_of_a_video_that_are_drawn_apart_are_told(prepare, form, key, section, told):
+    files, records = in_videos(form)
+    keys = images(lambda one: one.update({name: one["id"] // number for name, number in key.items()}))
+    found = prepare(both(keys, records), pictures=files, shares={"validation": 0.5}, **section)
+    lines = [line for line in found.lines if line.startswith("warning: ")]
+    assert len(lines) == (told is not None)
+    assert all(line.startswith(told) for line in lines)
+
+
 # --- determinism ---
 
 

@@ -18,6 +18,7 @@ from figura.base.errors import UserError
 from figura.base.pictures import encode_png, other_files
 from figura.data.formats.pair_files import LAYOUTS, Fault, Loaded, Pair, find_pairs, load_pair, sides, split_folders
 from figura.data.preparation.outcome import Outcome, Repaired, Repairs
+from figura.data.preparation.splits import OF_ONE_VIDEO, drawn_apart, video_of
 
 SHOWN = 8
 """Pictures in a row of a sheet."""
@@ -163,6 +164,8 @@ class PairPreparation(PicturePreparation):
         for fault in faults:
             split = split_of(Path(fault.file).stem)
             self.reject(split, Rejected(split, *fault))
+        frames = ((video, split_of(pair.name)) for pair in pairs if (video := video_of(pair.files[0])))
+        self.notes += drawn_apart(frames, OF_ONE_VIDEO)
         bring = partial(_bring, source, self.folder)
         for pair, split, seen in self.in_threads(pairs, lambda pair: split_of(pair.name), bring, f"read {source.name}"):
             if isinstance(seen, Fault):

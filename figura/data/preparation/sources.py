@@ -25,7 +25,15 @@ from figura.data.preparation.people import Preparation, Raw
 from figura.data.preparation.pictures import inside
 from figura.data.preparation.poses import PicturePoses, open_poses
 from figura.data.preparation.settings import Coco, DeepFashion, Folders, Identities, Market1501, check_splits
-from figura.data.preparation.splits import TRAIN, drawn_split, in_order, joined_groups
+from figura.data.preparation.splits import (
+    OF_ONE_VIDEO,
+    TRAIN,
+    drawn_apart,
+    drawn_split,
+    in_order,
+    joined_groups,
+    video_of,
+)
 from figura.data.preparation.unpaired import UnpairedPreparation
 from figura.synthetic import SyntheticSettings, write_synthetic
 from figura.synthetic.catalogue import CatalogueSettings, write_catalogue
@@ -163,6 +171,10 @@ _COPIES = re.compile(r"(.+)\.rf\.[0-9a-zA-Z]+\.\w+$")
 """Names of Roboflow's copies of one picture."""
 
 
+_VIDEO = ("video_id", "video", "video_name", "vid_id", "seq_id", "sequence", "clip_id", "clip")
+"""Keys of image records that name their video."""
+
+
 class _Groups:
     """Assigns images to the splits of `shares`, the same to those that share a person, what `group_by` says, or a file.
 
@@ -180,6 +192,7 @@ class _Groups:
         self.members: list[tuple[Any, Any]] = []
         self.first: dict[str, Any] = {}
         self.grouped = 0
+        self.videos: dict[Any, object] = {}
 
     def look(self, section: str, record: Any) -> None:
         """Read what an image, or the image of an annotation, shares with others."""
@@ -193,6 +206,9 @@ class _Groups:
             name = str(known.get("file_name"))
             value = _first_group(self.by_name, name) if self.by_name else _value(known, self.coco.group_by)
             self.grouped += value not in (None, "")
+            stated = next((one for key in _VIDEO if (one := known.get(key)) is not None), None)
+            if (video := stated if isinstance(stated, (int, str)) else video_of(name)) is not None:
+                self.videos[image] = video
             shows = [None if value in (None, "") else f"{value}", _first_group(_COPIES, name)]
             if (first := self.first.setdefault(name, image)) != image:  # listed twice, as once for each object
                 self.members += [(first, (name,)), (image, (name,))]
@@ -218,7 +234,10 @@ class _Groups:
         """Return a line on the groups, if there are any."""
         sizes = Counter(self.of.values())
         line = f"{len(self.of)} images in {len(sizes)} groups, at most {max(sizes.values(), default=0)} in one"
-        return [f"shares: images of one person, video or original go together: {line}"] if sizes else []
+        lines = [f"shares: images of one person, video or original go together: {line}"] if sizes else []
+        frames = ((video, self.split_of(image)) for image, video in self.videos.items())
+        cure = "`group_by`, a key such as video_id or a regular expression of names, keeps them together"
+        return lines + ([] if self.coco.group_by else drawn_apart(frames, cure))
 
 
 def _first_group(rule: re.Pattern[str], name: str) -> str | None:
@@ -265,6 +284,8 @@ def add_images(preparation: Preparation, folders: Folders, source: RawFolder) ->
         files = picture_files(folder, preparation.left_out)
         pictures = [Picture(file, drawn_split(source.seed, shares, file, rest=split)) for file in files]
         _add_pictures(preparation, pictures, (split, *shares), folder, source)
+        frames = ((video, one.split) for one in pictures if (video := video_of(one.file)))
+        preparation.notes += drawn_apart(frames, OF_ONE_VIDEO)
     return []
 
 

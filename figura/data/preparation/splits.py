@@ -1,10 +1,16 @@
 """Random split assignment by a hash, so that it does not depend on other records."""
 
 import hashlib
+import re
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 TRAIN, VALIDATION = "train", "validation"
+_WORDS = re.compile(r"(?i)(?<![a-z])(frames?|videos?|vid|clips?|cam|camera|seq|sequence|movie)(?![a-z]{2})")
+"""Words in the names of frames; a letter may follow, as in `camA`."""
+_LEAST = 5  # frames
+OF_ONE_VIDEO = "put the frames of each video into the folder of one split"
 
 
 def in_order(splits: Iterable[str]) -> list[str]:
@@ -29,6 +35,24 @@ def drawn_split(seed: int, shares: Mapping[str, float], key: object, rest: str =
         if int.from_bytes(digest[:8]) < end * 2**64:
             return split
     return rest
+
+
+def video_of(name: str) -> str | None:
+    """Return what the names of frames of one video have in common, by the name of a picture; None for other names."""
+    head = re.sub(r"\d*\.\w+$", "", name)
+    return head if _WORDS.search(head) else None
+
+
+def drawn_apart(frames: Iterable[tuple[object, str]], cure: str) -> list[str]:
+    """Return a warning if frames of one video are in several splits, of pairs of a video and a split."""
+    splits: dict[object, list[str]] = defaultdict(list)
+    for video, split in frames:
+        splits[video].append(split)
+    apart = [video for video, drawn in splits.items() if len(drawn) >= _LEAST and len({*drawn}) > 1]
+    if not apart:
+        return []
+    count = f"{len(apart)} of {len(splits)} videos"
+    return [f"warning: shares: frames of {count} are in several splits, such as those of {apart[0]!r}: {cure}"]
 
 
 def joined_groups(members: Iterable[tuple[Any, Any]]) -> dict[Any, Any]:

@@ -16,6 +16,7 @@ from figura.data.formats.records import UnusableError
 from figura.data.preparation.outcome import Repairs
 from figura.data.preparation.pairs import SHOWN, PicturePreparation, Rejected, small
 from figura.data.preparation.pictures import inside
+from figura.data.preparation.splits import OF_ONE_VIDEO, drawn_apart, video_of
 
 SIDES = ("a", "b")
 
@@ -71,6 +72,8 @@ class UnpairedPreparation(PicturePreparation):
         for side, part in zip(SIDES, found[1], strict=True):
             files = list(picture_files(found[0] / part, self.left_out))
             self.records += len(files)
+            frames = ((video, split_of(file)) for file in files if (video := video_of(file)))
+            self.notes += drawn_apart(frames, OF_ONE_VIDEO)
             bring = partial(_bring, found[0] / part, root, self.folder, side)
             for file, split, outcome in self.in_threads(files, split_of, bring, f"read {part}"):
                 if isinstance(outcome, Rejected):
