@@ -42,7 +42,9 @@ def main(name: str = "photos_x2") -> None:
     pictures = []
     for photo, corner in PARTS.items():
         pictures += row_of(np.asarray(getattr(skimage.data, photo)()), corner, model, scale)
-    write_bytes(TARGET, as_webp(side_by_side([pictures], ["small", "bicubic", "figura", "true"] * len(PARTS), gap=4, cell=1)))
+    write_bytes(
+        TARGET, as_webp(side_by_side([pictures], ["small", "bicubic", "figura", "true"] * len(PARTS), gap=4, cell=1))
+    )
 
 
 if __name__ == "__main__":
