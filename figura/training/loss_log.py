@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import torch
 from torch import Tensor
@@ -144,6 +145,13 @@ class LossLog:
             rows = rows[rows["loss"].map(loss_of).isin(self.select(*query))]
         table = rows.groupby("loss", sort=False).last()[list(COLUMNS[2:])]
         return {str(name): {str(k): float(v) for k, v in row.items()} for name, row in table.iterrows()}
+
+    def first_nonfinite(self, since: int) -> tuple[int, str] | None:
+        """Return the iteration and the name of the first loss that is not finite, from iteration `since` on."""
+        self.flush()
+        rows = self._read()
+        rows = rows[(rows["step"] >= since) & ~np.isfinite(rows["raw"].astype(float))]
+        return None if rows.empty else (int(rows["step"].iloc[0]), loss_of(str(rows["loss"].iloc[0])))
 
     def state_dict(self) -> dict[str, Any]:
         """Return the history, including the unfinished window."""

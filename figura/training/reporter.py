@@ -34,9 +34,13 @@ def check_trackers(recipe: Recipe) -> None:
 
 
 def losses_text(scalars: Mapping[str, float], losses: Sequence[str]) -> str:
-    """Return the progress bar's text: the weighted total, then the raw value of each computed loss."""
-    each = [f"{name} {scalars[key]:.3g}" for name in losses if (key := f"train.{name}") in scalars]
+    """Return the progress bar's text: the total, then what each computed loss adds to it, weight x loss."""
+    each = [f"{name} {value:.4g}" for name, value in _weighted(scalars, losses)]
     return f"total {scalars.get('train.total', float('nan')):.4g}" + (f" ({', '.join(each)})" if each else "")
+
+
+def _weighted(scalars: Mapping[str, float], losses: Sequence[str]) -> list[tuple[str, float]]:
+    return [(n, scalars[key] * scalars[f"weight.{n}"]) for n in losses if (key := f"train.{n}") in scalars]
 
 
 def _keep_from_studio(trackers: Sequence[GeneralTracker]) -> None:
@@ -69,6 +73,7 @@ class Reporter:
         )  # fmt: skip
         self._since, self._from = time.perf_counter(), first
         self._warned: set[str] = set()
+        self._explained = False  # that losses can be negative
         if self.main:
             self.say(f"{recipe.path}: {last} steps of {self.batch} examples; with all defaults: {folder}/recipe.yaml")
             with self.writing(str(folder)):
@@ -135,6 +140,10 @@ class Reporter:
         self._since, self._from = now, iteration
         values = {**scalars, "images_per_second": rate, **phases}
         self.record({"step": iteration, **values})
+        negative = [name for name, value in _weighted(scalars, self.losses) if value < 0]
+        if negative and not self._explained:
+            self._explained = True
+            self.say(f"below 0, as losses of likelihoods and critics may be: {', '.join(negative)}; lower is better")
         self.bar.set_postfix_str(f"{losses_text(scalars, self.losses)}, {rate:.1f} images/s")
         self._send(iteration, values)
 

@@ -205,8 +205,8 @@ class RunFolder:
                     count = len(network.state_dict())
                     raise UserError(
                         f"{self.recipe.path}: {what} {name!r}: {broken[0]} is not finite after iteration {iteration}"
-                        f", and {len(broken) - 1} of {count - 1} other tensors{self._since(name, iteration)}; no model "
-                        f"was written. {self._advice(name)}"
+                        f", and {len(broken) - 1} of {count - 1} other tensors; no model was written. "
+                        + (self.what_broke(iteration) or self._advice(name))
                     )
 
     def _judge_end(self, iteration: int) -> None:
@@ -220,16 +220,32 @@ class RunFolder:
         ]
         said = "; ".join([*steps, *([f"validation is not finite for {', '.join(losses)}"] if losses else [])])
         if counts and losses:
-            (network, *_) = self.recipe.steps[next(iter(counts))].trains
-            raise UserError(f"{self.recipe.path}: {said}; no model was written. {self._advice(network)}")
+            raise UserError(f"{self.recipe.path}: {said}; no model was written. {self.what_broke(iteration)}")
         if said:
             self._print(f"warning: {said}; the weights are finite, and are written")
 
-    def _since(self, network: str, iteration: int) -> str:
-        counts = [
-            count for step, count in self.state.nonfinite.items() if count and network in self.recipe.steps[step].trains
-        ]
-        return f"; updates are not finite from iteration {iteration - max(counts) + 1} on" if counts else ""
+    def what_broke(self, iteration: int) -> str:
+        """Return which loss was the first that was not finite, and what to do; empty if the last updates were finite.
+
+        A loss can make those of other steps infinite in turn, so the rates of all steps are named.
+        """
+        counts, log = {name: count for name, count in self.state.nonfinite.items() if count}, self.state.loss_log
+        if not counts:
+            return ""
+        since = iteration - max(counts.values()) + 1
+        at, loss = log.first_nonfinite(since) or (since, None)
+        step = next(iter(counts)) if loss is None else self.recipe.loss_step(loss)
+        what = f"a gradient of step {step!r}" if loss is None else f"the loss {loss!r} of step {step!r}"
+        replay = f"`figura replay {self.run} --step {at}` shows the batch and what broke"
+        before = list(self.recipe.steps)[: list(self.recipe.steps).index(step) + 1]
+        if at == 1 and all(counts.get(name) == iteration for name in before):
+            remedy = "No update came before it: look for a fault in its inputs or its code; a lower rate does not help"
+        else:
+            rates = ", ".join(f"{n} {log.latest[key]:g}" for n in self.recipe.steps if (key := f"{n}.lr") in log.latest)
+            remedy = f"Lower a learning rate ({rates}) or clip, or look for inputs that are not finite"
+            if self.resumable:
+                remedy += "; then `FIGURA_RESUME_ANYWAY=1 dvc repro` goes on from the last resume point"
+        return f"The first that was not finite is {what}, in iteration {at}: {replay}. {remedy}"
 
     def _advice(self, network: str) -> str:
         step = next((name for name, entry in self.recipe.steps.items() if network in entry.trains), None)

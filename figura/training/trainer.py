@@ -234,8 +234,9 @@ class Trainer:
         self.batch = batch
         self.iteration += 1
         self.update_averages(reports)
-        _count_nonfinite(self.state.nonfinite, reports, self.iteration, self.recipe.train.max_nonfinite)
         self.loss_log.add(self.iteration, reports)
+        _count_nonfinite(self.state.nonfinite, reports)
+        self._refuse_to_go_on()
         self.reporter.advance()
         if self._due(self.recipe.runtime.log_every):
             self._log()
@@ -245,6 +246,15 @@ class Trainer:
         for listener in self.listeners:
             with random_kept():
                 listener.on_iteration(self, evaluated)
+
+    def _refuse_to_go_on(self) -> None:
+        """Raise UserError if `train.max_nonfinite` updates of a step in a row were not finite."""
+        for name, count in self.state.nonfinite.items():
+            if count >= self.recipe.train.max_nonfinite:
+                raise UserError(
+                    f"step {name!r}: {count} updates in a row were not finite (train.max_nonfinite), the last in "
+                    f"iteration {self.iteration}. {self.folder.what_broke(self.iteration)}"
+                )
 
     def run_steps(self, batch: dict[str, Any], index: int) -> dict[str, StepReport]:
         """Run the callbacks and all steps of one iteration on a batch, `index` in its epoch; record nothing."""
@@ -439,20 +449,8 @@ def _by_parameter_names(
     return lambda values: hook(**{key: values[key] for key in wanted}, **keywords)
 
 
-def _count_nonfinite(counts: dict[str, int], reports: Mapping[str, StepReport], iteration: int, limit: int) -> None:
-    """Count the last updates in a row that were not finite, by step; those that overflowed in fp16 do not count.
-
-    Raises:
-        UserError: `limit` (`train.max_nonfinite`) is reached.
-    """
+def _count_nonfinite(counts: dict[str, int], reports: Mapping[str, StepReport]) -> None:
+    """Count the last updates in a row that were not finite, by step; those that overflowed in fp16 do not count."""
     for name, report in reports.items():
         if not report.overflowed:
             counts[name] = counts.get(name, 0) + 1 if report.skipped else 0
-        if counts.get(name, 0) >= limit:
-            values = {loss: value.item() for loss, value in report.raw.items()}
-            raise UserError(
-                f"step {name!r}: {counts[name]} updates in a row were not finite (train.max_nonfinite), the last in "
-                f"iteration {iteration} with losses {values} and learning rate {report.learning_rate:g}; "
-                f"`figura replay` with --step {iteration - counts[name] + 1} says what broke; lower the rate or clip "
-                f"(steps.{name}.clip), then `FIGURA_RESUME_ANYWAY=1 dvc repro` goes on from the last resume point"
-            )

@@ -160,13 +160,10 @@ def test_without_a_gradient_there_is_nothing_to_scale():
 def test_searching_for_a_scale_neither_counts_nor_ends_a_row(kinds, counted):
     skipped, overflowed = StepReport(skipped=True), StepReport(skipped=True, overflowed=True)
     counts = {}
-    for iteration, kind in enumerate(kinds, start=1):
+    for kind in kinds:
         report = {"g": StepReport(), "s": skipped, "o": overflowed}[kind]
-        _count_nonfinite(counts, {"painter": report}, iteration, limit=2)
+        _count_nonfinite(counts, {"painter": report})
     assert counts.get("painter", 0) == counted
-    if counted:
-        with pytest.raises(UserError, match="2 updates in a row were not finite"):
-            _count_nonfinite(counts, {"painter": skipped}, len(kinds) + 1, limit=2)
 
 
 class Overflow(Injector):
@@ -207,7 +204,8 @@ def test_gradients_that_no_scale_helps_end_a_training(run, with_scalers):
     with_scalers()
     trainer = Trainer(overflowing_painter(**{"train.steps": 40}), run)
     before = {key: value.clone() for key, value in trainer.networks.live["painter"].state_dict().items()}
-    with pytest.raises(UserError, match=r"3 updates in a row were not finite .* the last in iteration 19 "):
+    first = r"19\. .* a gradient of step 'painter', in iteration 17: "
+    with pytest.raises(UserError, match=rf"3 updates in a row were not finite .* the last in iteration {first}"):
         trainer.fit()
     assert trainer.steps["painter"].scaler.get_scale() == 2.0**-3
     for networks in (trainer.networks.live, trainer.networks.ema):

@@ -54,6 +54,14 @@ PATIENT = {"train.max_nonfinite": 50, "runtime.resume_every": 100}
             {"steps.painter.optimizer.lr": 1e30, "steps.painter.clip": ...}, None, None,
             "step 'painter': the last 11 updates .* from iteration 2 on; .*validation is not finite for distance, squ",
         ),
+        (  # step critic is as it should be, and learns from what step painter makes
+            {"steps.painter.optimizer.lr": 1e30}, toy.gan(), None,
+            r".* is the loss '.*' of step '.*', in iteration 2: `.*/run --step 2` .*\(critic 0\.01, painter 1e\+30\)",
+        ),
+        (
+            {"data.train.ramps.broken_from": 0, "data.validation.ramps.broken_from": 0}, None, None,
+            ".* is the loss 'distance' of step 'painter', in iteration 1: .* --step 1` .* No update came before it",
+        ),
     ],
 )  # fmt: skip
 def test_what_is_not_finite_is_not_written(changes, content, broken, told, run):

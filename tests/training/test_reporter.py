@@ -44,6 +44,16 @@ def test_trackers_that_are_not_installed_are_refused_with_the_command_that_insta
     assert not run.exists()
 
 
+def test_the_line_of_the_bar_adds_up(run, capsys):
+    """Weight x loss of each; that one is below 0 is explained once."""
+    scalars = {"train.total": -2.0, "train.a": 3.0, "weight.a": 0.5, "train.b": -7.0, "weight.b": 0.5, "train.b.c": 1.0}
+    assert reporter.losses_text(scalars, ["a", "b", "late"]) == "total -2 (a 1.5, b -3.5)"
+    trainer = Trainer(toy.checked({"losses.distance.weight": -1.0, "runtime.log_every": 2}), run)
+    trainer.fit()
+    line = "below 0, as losses of likelihoods and critics may be: distance; lower is better\n"
+    assert capsys.readouterr().out.count(line) == 1
+
+
 class Fake(GeneralTracker):
     """Keeps what it is told; fails at one kind of call."""
 

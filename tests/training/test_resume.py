@@ -89,7 +89,7 @@ def test_goes_on_where_it_was_killed(name, stop, run, uninterrupted, capsys):
 def test_the_count_of_skipped_updates_goes_on(run):
     nothing_but_nan = BASE | {"data.train.ramps.broken_from": 0, "train.max_nonfinite": 6}
     killed(run, nothing_but_nan, stop=5)
-    with pytest.raises(UserError, match=r"6 updates in a row were not finite .* in iteration 6 "):
+    with pytest.raises(UserError, match=r"6 updates in a row were not finite .* in iteration 6\. .* in iteration 1: "):
         fit(run, nothing_but_nan)
 
 
