@@ -92,9 +92,9 @@ def start_here(arguments: list[str], held: ExitStack) -> int:
     chosen = allocator() | threads(count, cores) | (CUBLAS if available else {})
     chosen = {name: value for name, value in chosen.items() if name not in os.environ}
     several = [f"{count} processes{why}"] if count > 1 or why else []
-    several += [f"GPU {device}" for device in devices]
-    if several or chosen or wait:
-        _say(" ".join([*several, *(f"{name}={value}" for name, value in (chosen | wait).items())]) + load)
+    several += [f"GPU {device}" for device in devices] + load
+    if several:
+        _say(", ".join(several))
     python = [sys.executable, "-m", f"{STAGES}.{stage}", *rest]
     if count == 1 and meeting is None:
         # CUDA, if `gpus` has started it, keeps the GPUs that were visible then

@@ -31,7 +31,8 @@ def asked(environment: Mapping[str, str], name: str, most: int, what: str) -> in
     """
     text = environment.get(name, "")
     if text and not (text.isdecimal() and len(text) <= 9 and 1 <= int(text) <= most):
-        raise UserError(f"{name}: found {text!r}; expected an integer from 1 to {most}, {what}")
+        allowed = f"expected an integer from 1 to {most}, {what}" if most else f"{what} is 0; leave it unset"
+        raise UserError(f"{name}: found {text!r}; {allowed}")
     return int(text or 0)
 
 

@@ -13,17 +13,17 @@ MIN_BUSY_CORES, MIN_BUSY_FRACTION = 0.5, 0.1
 """If other processes keep this many cores busy, sleeping while waiting is faster than spinning."""
 
 
-def waiting(environment: Mapping[str, str]) -> tuple[dict[str, str], str]:
-    """Return the variable for the wait policy of libgomp's threads, and a remark; empty if set by the caller.
+def waiting(environment: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
+    """Return the variable for the wait policy of libgomp's threads, and remarks; empty if set by the caller.
 
     On an idle machine they spin for a short time; beside other work they sleep at once.
     """
     if environment.keys() & {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"}:
-        return {}, ""
+        return {}, []
     cores = available_cores()
     if (others := busy_cores(STATISTICS, SECONDS)) < max(MIN_BUSY_CORES, MIN_BUSY_FRACTION * len(cores)):
-        return SPIN, ""
-    return SLEEP, f" ({others:.1f} of {len(cores)} cores are busy with other work)"
+        return SPIN, []
+    return SLEEP, [f"{others:.1f} of {len(cores)} cores are busy with other work"]
 
 
 def busy_cores(statistics: Path, seconds: float) -> float:

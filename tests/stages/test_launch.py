@@ -4,7 +4,6 @@ import functools
 import itertools
 import json
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -197,15 +196,11 @@ def test_without_a_driver_pytorch_is_not_loaded() -> None:
     assert done.stdout == "0 False\n"
 
 
-def test_what_the_caller_set_stays(start, tmp_path) -> None:
+def test_the_launcher_says_nothing_of_what_it_always_does(start, tmp_path) -> None:
     out = ended(start(tmp_path, stage="no_such_stage", processes=1), 1)
-    assert out.splitlines()[-1] == "error: python -m figura.launch: there is no stage 'no_such_stage'"
-    thresholds = f"launch: MALLOC_MMAP_THRESHOLD_={1 << 30} MALLOC_TRIM_THRESHOLD_={1 << 30}"
-    assert re.search(  # tcmalloc, where it is installed
-        rf"^{thresholds}( LD_PRELOAD=\S+)? (GOMP_SPINCOUNT=10000|OMP_WAIT_POLICY=passive \(.* other work\))$",
-        out,
-        re.MULTILINE,
-    )
+    *others, last = out.splitlines()
+    assert last == "error: python -m figura.launch: there is no stage 'no_such_stage'"
+    assert all(line.endswith("are busy with other work") for line in others)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems have other OpenMP libraries")
@@ -233,7 +228,7 @@ def faults():
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
 def stage(arguments):
     faults()
-    print(os.getpid(), arguments, os.environ["MALLOC_TRIM_THRESHOLD_"], faults())
+    print(os.getpid(), arguments, os.environ["MALLOC_TRIM_THRESHOLD_"], os.environ["GOMP_SPINCOUNT"], faults())
 sys.modules["stages.probe"] = types.SimpleNamespace(main=stage)
 launch.ctypes.util.find_library = lambda name: None  # tcmalloc would be preloaded into another process
 print(os.getpid(), faults() > 100)
@@ -243,15 +238,15 @@ sys.exit(launch.main(["probe", "one"]))
 
 def test_one_process_is_the_launcher_itself_and_keeps_large_blocks() -> None:
     clean = {key: value for key, value in os.environ.items() if not key.startswith(("SLURM_", "FIGURA_", "MALLOC_"))}
+    clean |= {"GOMP_SPINCOUNT": "7"}  # what the caller has set stays
     done = subprocess.run(
         [sys.executable, "-c", IN_PLACE], cwd=ROOT, env=clean, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    first, said, last = done.stdout.splitlines()
+    first, last = done.stdout.splitlines()
     number, many = first.split()
     assert many == "True"
-    assert said.startswith("launch: MALLOC_MMAP_THRESHOLD_=")
-    assert last == f"{number} ['one'] {1 << 30} 0"
+    assert last == f"{number} ['one'] {1 << 30} 7 0"
 
 
 @pytest.mark.slow

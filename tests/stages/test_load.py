@@ -49,7 +49,7 @@ def test_without_counts_nobody_is_busy(tmp_path: Path, content: str | None) -> N
 def test_threads_sleep_beside_other_work(monkeypatch: pytest.MonkeyPatch, cores: int, busy: float, wait: dict) -> None:
     monkeypatch.setattr(load, "busy_cores", lambda *_: busy)
     monkeypatch.setattr(load, "available_cores", lambda: set(range(cores)))
-    chosen, remark = load.waiting({})
+    chosen, remarks = load.waiting({})
     assert chosen == wait
-    assert remark == ("" if wait == load.SPIN else f" ({busy:.1f} of {cores} cores are busy with other work)")
-    assert load.waiting({"GOMP_SPINCOUNT": "1"}) == load.waiting({"OMP_WAIT_POLICY": "active"}) == ({}, "")
+    assert remarks == ([] if wait == load.SPIN else [f"{busy:.1f} of {cores} cores are busy with other work"])
+    assert load.waiting({"GOMP_SPINCOUNT": "1"}) == load.waiting({"OMP_WAIT_POLICY": "active"}) == ({}, [])
