@@ -7,6 +7,7 @@ from typing import Any
 
 import figura.report.package_scores  # noqa: F401  # loaded by name (recipe/types.py), so that stages depend on it
 from figura.base.error_collector import ErrorCollector
+from figura.base.errors import UserError
 from figura.dump import Dump
 from figura.recipe.check_metrics import ERROR_KEY
 from figura.recipe.schema import Recipe
@@ -31,35 +32,39 @@ def build_pictures(recipe: Recipe) -> dict[str, Picture]:
 
 
 def compute_metrics(
-    recipe: Recipe, dump: Dump, scores: Mapping[str, Score] | None = None, say: Callable[[str], object] = print
-) -> Metrics:
+    recipe: Recipe, dump: Dump, scores: Mapping[str, Score] | None = None, say: Callable[[str], object] = print,
+    errors: ErrorCollector | None = None,
+) -> Metrics:  # fmt: skip
     """Apply `scores` (by default all of `metrics.scores`) to a dump, with the bootstrap of `metrics`.
 
-    A score that does not apply to the data is skipped, and the reason is passed to `say`.
+    A score that does not apply to the data is skipped, and the reason is passed to `say`. One that fails, whose metric
+    is NaN or infinite, or which writes a key that DVC treats as a failure, is an error; the others are computed.
 
     Raises:
-        UserError: a metric is NaN or infinite, or a score writes a key that DVC treats as a failure.
+        UserError: all errors, unless `errors` collects them.
     """
     bootstrap = Bootstrap(recipe.metrics.bootstrap, recipe.metrics.confidence, recipe.seed)
-    metrics: Metrics = {}
+    found, metrics = errors or ErrorCollector(recipe.path), Metrics()
     for name, score in (build_scores(recipe) if scores is None else scores).items():
+        before, key = found.count, f"metrics.scores.{name}"
         try:
-            metrics[name] = score(dump, bootstrap)
+            computed = score(dump, bootstrap)
         except NotApplicableError as error:
-            say(f"metrics.scores.{name}: left out: {error}")
-    errors = ErrorCollector(recipe.path)
-    for key, value in flattened(metrics).items():
-        name, *inside = key.split(".")
-        if isinstance(value, float) and not math.isfinite(value):
-            why = "a score leaves out what it cannot compute"
-            errors.add(f"metrics.scores.{name}", f"its metric {'.'.join(inside)!r} is {value}; {why}")
-        if ERROR_KEY in inside:
-            what = f"it writes the metric {'.'.join(inside).removesuffix('.low').removesuffix('.high')!r}"
-            errors.add(
-                f"metrics.scores.{name}",
-                f"{what}; DVC takes metrics with a key {ERROR_KEY!r} for unreadable: rename it",
-            )
-    errors.raise_any()
+            say(f"{key}: left out: {error}")
+            continue
+        except UserError as error:
+            found.add(key, str(error))
+            continue
+        for metric, value in flattened(computed).items():
+            if isinstance(value, float) and not math.isfinite(value):
+                found.add(key, f"its metric {metric!r} is {value}; a score leaves out what it cannot compute")
+            if ERROR_KEY in metric.split("."):
+                what = f"it writes the metric {metric.removesuffix('.low').removesuffix('.high')!r}"
+                found.add(key, f"{what}; DVC takes metrics with a key {ERROR_KEY!r} for unreadable: rename it")
+        if found.count == before:
+            metrics[name] = computed
+    if errors is None:
+        found.raise_any()
     return metrics
 
 
@@ -101,13 +106,18 @@ def _estimate(metrics: Metrics, key: str, where: str, errors: ErrorCollector) ->
 
 
 def draw_pictures(
-    recipe: Recipe, dump: Dump, folder: Path, header: str = "", say: Callable[[str], object] = print
-) -> None:
+    recipe: Recipe, dump: Dump, folder: Path, header: str = "", say: Callable[[str], object] = print,
+    errors: ErrorCollector | None = None,
+) -> None:  # fmt: skip
     """Draw `metrics.pictures` into `folder`, except those that do not apply to the data (see `compute_metrics`).
 
     Each gets the text `header`, if any, as a line above it. The folder is created even if all are skipped: DVC expects
     every output.
+
+    Raises:
+        UserError: all errors, unless `errors` collects them; the other pictures are drawn.
     """
+    found = errors or ErrorCollector(recipe.path)
     folder.mkdir(parents=True, exist_ok=True)
     for name, picture in build_pictures(recipe).items():
         try:
@@ -115,6 +125,10 @@ def draw_pictures(
             finish(folder / f"{name}.png", header, picture.suffix)
         except NotApplicableError as error:
             say(f"metrics.pictures.{name}: left out: {error}")
+        except UserError as error:
+            found.add(f"metrics.pictures.{name}", str(error))
+    if errors is None:
+        found.raise_any()
 
 
 def flattened(metrics: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -43,7 +43,8 @@ class PackageScore(Score):
         self.metric.reset()
         try:
             for index in range(len(rows)):
-                arrays = {role: np.array(rows.value(index, name)) for role, name in self.inputs.items()}
+                # C order: a picture's channels are a view, and metrics call `view`
+                arrays = {role: np.array(rows.value(index, name), order="C") for role, name in self.inputs.items()}
                 example = {role: torch.from_numpy(array)[None] for role, array in arrays.items()}
                 each.append(_numbers(self.metric(**example)))  # adds it to the whole, and gives its own value
             values = _numbers(self.metric.compute())

@@ -5,11 +5,15 @@ import json
 import shutil
 from pathlib import Path
 
+from figura.base.error_collector import ErrorCollector
 from figura.base.files import tidy, write_text
 from figura.dump import EXAMPLES, Dump
 from figura.recipe.schema import Recipe
 from figura.recipe.trial import KEY, short_metrics
-from figura.report.metrics import compute_metrics, draw_pictures, summarize
+from figura.report.metrics import compute_metrics, draw_pictures, flattened, summarize
+
+MOST_SHOWN = 8
+"""Numbers that are printed if the summary has none."""
 
 
 def write_results(recipe: Recipe, dump: Dump, metrics: Path, plots: Path, header: str) -> None:
@@ -18,24 +22,33 @@ def write_results(recipe: Recipe, dump: Dump, metrics: Path, plots: Path, header
     `plots` is emptied first. `header` is drawn above each picture, with the hash of the dump. The figures of a try are
     under the key `try`.
 
+    A score or picture that fails is an error after all others have been written.
+
     Raises:
         UserError: see `compute_metrics`, `summarize` and `draw_pictures`.
     """
     if dump.trial:
         print(dump.trial, flush=True)
         recipe = short_metrics(recipe)
-    figures = compute_metrics(recipe, dump)
+    errors = ErrorCollector(recipe.path)
+    figures = compute_metrics(recipe, dump, errors=errors)
     summary = summarize(recipe, figures)
     shutil.rmtree(plots, ignore_errors=True)
     mark = f"{dump.trial}: " if dump.trial else ""
     header = f"{mark}{header}  dump {hash_of(dump.read(EXAMPLES))[:8]}"
-    draw_pictures(recipe, dump, plots / "pictures", header)
-    for path, content in ((metrics.parent / "full" / metrics.name, figures), (metrics, summary)):
+    draw_pictures(recipe, dump, plots / "pictures", header, errors=errors)
+    full = metrics.parent / "full" / metrics.name
+    for path, content in ((full, figures), (metrics, summary)):
         text = json.dumps({KEY: content} if dump.trial else content, indent=2, allow_nan=False)
         tidy(path)
         write_text(path, text + "\n")
     for name, entry in summary.items():
         print(f"{mark}{name}: " + ", ".join(f"{key} {number:.4g}" for key, number in entry.items()))
+    if not summary and figures:
+        values = [f"{name} {value:.4g}" for name, value in flattened(figures).items() if isinstance(value, float)]
+        shown = ", ".join([one for one in values if not one.split()[0].endswith((".low", ".high"))][:MOST_SHOWN])
+        print(f"{mark}metrics.summary: none of its metrics could be computed; {full} has others, such as {shown}")
+    errors.raise_any()
 
 
 def hash_of(table: bytes) -> str:

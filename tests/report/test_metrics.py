@@ -1,5 +1,6 @@
 """Scores and pictures that have nothing to judge are left out, with a line that says why."""
 
+import json
 from pathlib import Path
 
 import pandas as pd
@@ -12,6 +13,7 @@ from figura.base.yaml12 import read_yaml
 from figura.dump import Dump
 from figura.report.interfaces import NotApplicableError, Picture, Score, rows_where
 from figura.report.metrics import compute_metrics, draw_pictures, summarize
+from figura.report.results import write_results
 
 ROOT = Path(__file__).parents[2]
 LACK = "no person is seen twice"
@@ -41,6 +43,19 @@ class NoPicture(Picture):
         raise NotApplicableError(LACK)
 
 
+THIRD = {"share": {"value": 0.5, "low": 0.25, "high": 0.75}}
+
+
+class Third(Score):
+    def __call__(self, dump, bootstrap):
+        return THIRD
+
+
+class BrokenPicture(Picture):
+    def __call__(self, dump, path):
+        raise UserError("no picture")
+
+
 class Wrong(Score):
     def __call__(self, dump, bootstrap):
         return {"head": {"error": 0.5, "errors": 1}, "error": {"value": 1.0, "low": 0.5, "high": 2.0}}
@@ -61,6 +76,37 @@ def test_what_has_nothing_to_judge_is_left_out(dump, tmp_path, capsys):
     assert capsys.readouterr().out.splitlines() == said
     draw_pictures(toy.checked({**CHANGES, "metrics.pictures.plain": ...}), dump, tmp_path / "plots/pictures")
     assert list((tmp_path / "plots/pictures").iterdir()) == []
+
+
+class Failing(Score):
+    def __call__(self, dump, bootstrap):
+        raise UserError("cannot judge this")
+
+
+class Endless(Score):
+    def __call__(self, dump, bootstrap):
+        return {"mean": float("inf")}
+
+
+def test_what_fails_takes_nothing_else_with_it(dump, tmp_path, capsys):
+    types = {"broken": "Failing", "endless": "Endless", "pairs": "Pairs", "plain": "Rows", "third": "Third"}
+    changes = {**CHANGES, "metrics.scores": {name: {"type": f"test_metrics.{kind}"} for name, kind in types.items()}}
+    changes["metrics.pictures"] = {"plain": {"type": "test_metrics.BrokenPicture"}}
+    changes["metrics.summary"] = {"it": {"metric": "pairs.rows", "better": "lower"}}
+    recipe = toy.checked(changes)
+    with pytest.raises(UserError) as caught:
+        write_results(recipe, dump, tmp_path / "metrics/toy.json", tmp_path / "plots", "")
+    assert str(caught.value).splitlines() == [
+        f"{recipe.path}: metrics.scores.broken: cannot judge this",
+        f"{recipe.path}: metrics.scores.endless: its metric 'mean' is inf; a score leaves out what it cannot compute",
+        f"{recipe.path}: metrics.pictures.plain: no picture",
+    ]
+    assert json.loads((tmp_path / "metrics/full/toy.json").read_text()) == {"plain": {"rows": 1}, "third": THIRD}
+    assert json.loads((tmp_path / "metrics/toy.json").read_text()) == {}
+    assert capsys.readouterr().out.splitlines()[-1] == (
+        f"metrics.summary: none of its metrics could be computed; {tmp_path}/metrics/full/toy.json has others, such as "
+        "third.share 0.5"
+    )
 
 
 def test_a_key_with_which_dvc_takes_metrics_for_unreadable_is_refused(dump):
