@@ -82,6 +82,7 @@ class Runner:
         self._names: set[str] = set()  # of all examples
         self._pending: dict[str, ImageInfo] = {}  # of the examples without results yet, by name
         self._ready: deque[Result] = deque()
+        self._taken = 0  # photos
         self._failure: UserError | None = None
 
     def results(self, photos: Iterable[Photo], progress: bool = False, total: int | None = None) -> Iterator[Result]:
@@ -102,7 +103,7 @@ class Runner:
         for fault in self.photos.faults:
             self.report(fault)
         with tqdm(total=total, unit="image", desc="predict", disable=not progress) as bar:
-            examples = self._until_error(self._examples(self._until_error(photos), bar))
+            examples = self._until_error(self._examples(self._until_error(photos)))
             for index, batch in enumerate(batch_by_shape(examples, self.batch_size)):
                 failure = None
                 try:
@@ -113,10 +114,12 @@ class Runner:
                     failure = error
                 for one in batch:
                     del self._pending[one["name"]]
+                bar.update(self._done - bar.n)
                 while self._ready:
                     yield self._ready.popleft()
                 if failure is not None:
                     raise failure
+            bar.update(self._done - bar.n)
         if self._failure is not None:
             raise self._failure
 
@@ -165,9 +168,14 @@ class Runner:
             self.report(said(subject, error))
             return None
 
-    def _examples(self, photos: Iterable[Photo], bar: tqdm) -> Iterator[Example]:
+    @property
+    def _done(self) -> int:
+        """The number of photos read, without those that still have results to come."""
+        return self._taken - len({image.id for image in self._pending.values()})
+
+    def _examples(self, photos: Iterable[Photo]) -> Iterator[Example]:
         for photo, result in prefetch(photos, self._read, self.workers):
-            bar.update()
+            self._taken += 1
             if isinstance(result, UserError):
                 self.report(str(result))
                 continue

@@ -1,5 +1,10 @@
 """Decoders against OpenPifPaf's values and the same steps in plain Python; records in pixels of the file."""
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import decoder_by_hand as by_hand
 import numpy as np
 import pytest
@@ -20,10 +25,29 @@ from models.pose.decode.injectors import Overlays
 from models.pose.decode.occupancy import empty_grid, is_occupied, mark
 from models.pose.encoders import Caf, Cif, CifDet
 
+ROOT = Path(__file__).parents[2]
 K = len(COCO.keypoints)
 LEFT = [5, 7, 9, 11, 13, 15]
 LEFT_HIP = 11
 BY_DISTANCE = [0.9, 0.858545, 0.838536, 0.82871, 0.82384]  # OpenPifPaf's values
+COMPILES = """
+import numpy as np
+import models.pose.decode.decoding
+from models.pose.decode.occupancy import is_occupied, mark
+mark(np.zeros((1, 4, 4), np.uint8), 0, 1.0, 1.0, 1.0)
+is_occupied(np.zeros((1, 4, 4), np.uint8), 0, 1.0, 1.0)
+"""
+
+
+def test_that_a_decoder_is_compiled_is_said_once_and_not_again_where_it_is_cached(tmp_path):
+    said = [
+        subprocess.run(
+            [sys.executable, "-c", COMPILES], cwd=ROOT, env=os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)},
+            stderr=subprocess.PIPE, text=True, check=True,
+        ).stderr
+        for _ in range(2)
+    ]  # fmt: skip
+    assert said == ["numba compiles the decoder: a minute or two, once on this machine\n", ""]
 
 
 def fields(*people, stride=8, size=SIZE, connections=("standard",)):

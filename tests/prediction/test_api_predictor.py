@@ -16,11 +16,13 @@ import toy_photos
 from accelerate import Accelerator
 from accelerate.state import AcceleratorState
 from PIL import Image
+from tqdm import tqdm
 
 from figura.base.errors import UserError
 from figura.base.exit_status import run
 from figura.base.yaml12 import read_yaml, to_yaml
 from figura.commands.predict import main
+from figura.prediction import runner
 from figura.prediction.inputs import photos_from
 from figura.prediction.model import Device
 from figura.prediction.predictor import Predictor, load
@@ -125,6 +127,23 @@ def test_arrays_pictures_paths_and_iterators_of_them(predictor, tmp_path):
     assert np.abs(mixed[0].arrays["x"][0] - (pictures[0][..., 0] / 127.5 - 1)).max() < 1e-6
     assert mixed[1].records == {"facts": [{"number": 2, "size": [6, 9]}]}
     assert mixed[1].image.size == (6, 9)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_the_bar_counts_what_is_done_and_not_what_is_read(workers, predictor, tmp_path, monkeypatch):
+    bars = []
+
+    class Bar(tqdm):
+        def __init__(self, **settings):
+            super().__init__(**settings, file=io.StringIO())
+            bars.append(self)
+
+    monkeypatch.setattr(runner, "tqdm", Bar)
+    (tmp_path / "broken.png").write_bytes(b"no picture")
+    images = [picture(0), picture(1), tmp_path / "broken.png", picture(2), picture(3)]
+    begun = predictor.start(lambda fault: None, batch_size=2, workers=workers)
+    photos = photos_from(images, 1, begun.report)
+    assert [bars[0].n for _ in begun.results(photos, progress=True)] == [2, 2, 5, 5]
 
 
 def test_a_buffer_that_the_caller_refills():

@@ -1,10 +1,14 @@
 """Injectors that decode fields into people and objects, in pixels of the image file."""
 
+import os
+import sys
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 import torch
+from numba.core import event
+from tqdm import tqdm
 
 from figura.base.errors import UserError, need
 from figura.interfaces import Injector, Networks, Records, State
@@ -13,6 +17,26 @@ from models.pose.argument_types import categories_from, skeleton_of
 from models.pose.decode.cifcaf import CifCafDecoder, Record, people_records
 from models.pose.decode.cifdet import CifDetDecoder, object_records
 from models.pose.decode.injectors import as_array
+
+
+class Compiling(event.Listener):
+    """Says once, when it begins, that numba compiles a decoder: up to minutes without a sign of life.
+
+    numba caches what it has compiled (`models.pose.target_rendering`), and reports no event when it reads the cache.
+    """
+
+    def on_start(self, event_: event.Event) -> None:
+        """Say so, if it is a decoder of this package."""
+        if event_.data["dispatcher"].py_func.__module__.startswith(__package__):
+            event.unregister("numba:compile", self)
+            if os.environ.get("RANK", "0") == "0":
+                tqdm.write("numba compiles the decoder: a minute or two, once on this machine", file=sys.stderr)
+
+    def on_end(self, event_: event.Event) -> None:
+        """Say nothing."""
+
+
+event.register("numba:compile", Compiling())
 
 
 class FindPeople(Injector):
