@@ -53,6 +53,13 @@ def one_line(text: str) -> str:
     return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
 
 
+def install(package: str) -> str:
+    """Return the command that installs a package beside the PyTorch that is here: another one makes trainings stale."""
+    from importlib.metadata import version  # 20 ms
+
+    return f"`pip install {package} torch=={version('torch').partition('+')[0]}`"
+
+
 def memory_asked(error: BaseException) -> str | None:
     """Return an out-of-memory message, with the requested size if known; None for other errors."""
     text = str(error)

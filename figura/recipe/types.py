@@ -2,6 +2,7 @@
 
 import builtins
 import importlib
+import importlib.util
 import inspect
 import json
 import os
@@ -25,7 +26,7 @@ from pydantic import (
 )
 
 from figura.base.error_collector import ErrorCollector, NestedError, expectation
-from figura.base.errors import after_signal, memory_asked, one_line
+from figura.base.errors import after_signal, install, memory_asked, one_line
 from figura.recipe.schema import Declaration, Recipe
 from figura.recipe.stand_ins import annotations, is_stand_in
 from figura.systems import PACKAGE as SYSTEMS
@@ -81,6 +82,11 @@ CALLBACK = Slot("callback", "figura.interfaces.Callback")
 SCORE = Slot("score", "figura.report.interfaces.Score", adapter_name="figura.report.package_scores.score_of")
 PICTURE = Slot("picture", "figura.report.interfaces.Picture")
 TRUSTED_ONLY = "FIGURA_TRUSTED_TYPES_ONLY"  # environment variable set by `figura.recipe.trusted`
+OTHERS = (
+    "albumentations", "diffusers", "kornia", "lpips", "piq", "pytorch_optimizer", "segmentation_models_pytorch",
+    "spandrel", "timm", "torchvision",
+)  # fmt: skip
+"""Packages whose parts a recipe may name (docs/your_own_code.md); no other name is proposed to pip."""
 LONGEST_NAME = 200  # characters of a type name
 
 
@@ -101,7 +107,11 @@ def find_type(name: str, slot: Slot, key: str, errors: ErrorCollector) -> builti
         errors.add(key, f"{slot.what} {name!r}: {error}")
         return None
     if not modules:
-        errors.add(key, f"{slot.what} {name!r}: there is no module {package!r}, in models or elsewhere")
+        first = package.partition(".")[0]
+        absent = first in OTHERS and not os.environ.get(TRUSTED_ONLY) and importlib.util.find_spec(first) is None
+        nowhere = f"there is no module {package!r}, in models or elsewhere"
+        why = f"{first} is not installed; {install(first)}" if absent else nowhere
+        errors.add(key, f"{slot.what} {name!r}: {why}")
         return None
     for kind in kinds:
         if _fits(kind, slot):

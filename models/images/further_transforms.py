@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from pydantic import AfterValidator
 
 from figura.base.error_collector import ErrorCollector, NestedError
-from figura.base.errors import UserError
+from figura.base.errors import UserError, install
 from figura.recipe.schema import Declaration
 from figura.recipe.types import Slot, construct
 
@@ -34,7 +34,7 @@ def _built(entries: Mapping[str, Declaration], slot: Slot) -> list[Any]:
     try:
         import_module("albumentations")
     except ModuleNotFoundError as error:
-        raise ValueError(f"the package {error.name} is not installed; `pip install albumentations`") from None
+        raise ValueError(f"the package {error.name} is not installed; {install('albumentations')}") from None
     errors = ErrorCollector(Path("augmentation"))
     built = [construct(entry.type, entry.arguments, slot, name, errors) for name, entry in entries.items()]
     if errors.lines:

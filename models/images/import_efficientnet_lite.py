@@ -5,7 +5,7 @@ They become those of timm's network, without its classifier: five feature maps. 
 
 from importlib import import_module
 
-from figura.base.errors import UserError
+from figura.base.errors import UserError, install
 from figura.commands.import_weights.plan import Plan, Tensors
 
 SETTINGS = {"model_name": "tf_efficientnet_lite0", "features_only": True}
@@ -17,7 +17,7 @@ def plan(tensors: Tensors) -> Plan:
     try:
         own = import_module("timm").create_model(**SETTINGS).state_dict()
     except ModuleNotFoundError as error:
-        raise UserError(f"the package {error.name} is not installed; `pip install timm`") from None
+        raise UserError(f"the package {error.name} is not installed; {install('timm')}") from None
     features = [name for name in tensors if not name.startswith(HEAD)]
     if [name.rpartition(".")[2] for name in features] != [name.rpartition(".")[2] for name in own]:
         raise UserError(f"its {len(features)} tensors before the classifier are not those of EfficientNet-Lite0")

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from figura.base.errors import UserError
+from figura.base.errors import UserError, install
 
 MOST = 16  # pixels from cell to cell
 
@@ -62,7 +62,7 @@ def _create(model: str, options: dict[str, Any] | None, **chosen: Any) -> Any:
     try:
         timm = import_module("timm")
     except ModuleNotFoundError as error:
-        raise UserError(f"backbone {model!r} of timm: the package timm is not installed; `pip install timm`") from error
+        raise UserError(f"backbone {model!r} of timm: the package timm is not installed; {install('timm')}") from error
     try:
         return timm.create_model(model, features_only=True, **chosen, **(options or {}))
     except (RuntimeError, TypeError, AttributeError, AssertionError) as error:

@@ -7,7 +7,7 @@ import inspect
 from importlib import import_module
 from typing import Any
 
-from figura.base.errors import UserError
+from figura.base.errors import UserError, install
 from figura.commands.import_weights.plan import Plan, Tensors
 
 REMARK = "it reads and gives pictures in [0, 1], figura's are in [-1, 1]: an injector `Sum` before and after it"
@@ -38,7 +38,7 @@ def recognised(tensors: Tensors) -> Any:
     try:
         spandrel = import_module("spandrel")
     except ModuleNotFoundError as error:
-        raise UserError(f"the package {error.name} is not installed; `pip install spandrel`") from None
+        raise UserError(f"the package {error.name} is not installed; {install('spandrel')}") from None
     try:
         return spandrel.MAIN_REGISTRY.load(dict(tensors)).model
     except spandrel.UnsupportedModelError:

@@ -357,7 +357,7 @@ def test_timm_backbone(output_fmt, monkeypatch):
     with pytest.raises(ValueError, match=r"'patches': timm refuses .*hight"):
         PoseNetwork(backbone={**backbone, "options": {"hight": 1}}, heads=COCO_HEADS)
     monkeypatch.setitem(sys.modules, "timm", None)
-    with pytest.raises(UserError, match="not installed; `pip install timm`"):
+    with pytest.raises(UserError, match="not installed; `pip install timm torch=="):
         PoseNetwork(backbone=backbone, heads=COCO_HEADS)
 
 

@@ -69,6 +69,15 @@ def test_a_name_means_one_class_within_a_package():
     assert {package: names for package, names in twice.items() if names} == {}
 
 
+@pytest.mark.parametrize("name", ["kornia.losses.SSIMLoss", "piq.SSIMLoss"])
+def test_a_package_that_is_missing_is_installed_beside_the_pytorch_that_is_here(name, errors, monkeypatch):
+    package = name.partition(".")[0]
+    monkeypatch.setitem(sys.modules, package, None)
+    assert find_type(name, LOSS, "k", errors) is None
+    command = f"pip install {package} torch=={torch.__version__.partition('+')[0]}"
+    assert errors.lines == [f"p.yaml: k: loss {name!r}: {package} is not installed; `{command}`"]
+
+
 def test_models_come_before_other_packages(errors, monkeypatch, tmp_path):
     (tmp_path / "pictures.py").write_text(
         "from figura.interfaces import Loss\nclass Near(Loss):\n    where = 'models'\n"
