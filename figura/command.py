@@ -4,7 +4,7 @@ import importlib
 import importlib.util
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -49,6 +49,14 @@ COMMANDS = {
         "import": Command("figura.commands.import_weights.__main__", "read weights of other trainers"),
     },
 }
+BY_DVC = {
+    "train fit": "dvc repro train@NAME",
+    "eval evaluate test val validate metrics score": "dvc repro metrics@NAME",
+    "prepare data": "dvc repro prepare@NAME",
+    "run repro": "dvc repro",
+    "exp experiment": "dvc exp run",
+}
+"""What DVC does: words that other trainers have for it, and the command. NAME is an entry of `dvc.yaml`."""
 HELP = """usage: figura COMMAND [ARGUMENT ...]
 
 Image models trained with many losses, as one reproducible DVC pipeline.
@@ -76,10 +84,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     modules = {name: command.module for group in COMMANDS.values() for name, command in group.items()}
     module = _command_of_system(name) if "." in name else modules.get(name)
     if module is None:
-        print(f"figura: there is no command {name!r}; `figura --help` lists them", file=sys.stderr)
+        print(f"figura: there is no command {name!r}{_instead(name, modules)}", file=sys.stderr)
         return 2
     sys.argv[0] = f"figura {name}"
     return run(module, rest)
+
+
+def _instead(name: str, modules: Iterable[str]) -> str:
+    """Return what to run instead of a command that does not exist."""
+    from figura.base.errors import nearest
+
+    for words, command in BY_DVC.items():
+        if name in words.split():
+            named = "; NAME is one of dvc.yaml" if "NAME" in command else ""
+            return f"; DVC does that: `{command}`{named}"
+    return f"{nearest(name, modules)}; `figura --help` lists them"
 
 
 def _command_of_system(name: str) -> str | None:

@@ -40,6 +40,21 @@ def test_what_is_no_command(name: str, capsys: pytest.CaptureFixture[str]) -> No
     assert capsys.readouterr().err.startswith(f"figura: there is no command {name!r}")
 
 
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("train", "`dvc repro train@NAME`; NAME is one of dvc.yaml"),
+        ("eval", "`dvc repro metrics@NAME`"),
+        ("prepare", "`dvc repro prepare@NAME`"),
+        ("run", "`dvc repro`\n"),
+        ("predicct", " (did you mean 'predict'?); `figura --help` lists them\n"),
+    ],
+)
+def test_words_of_other_trainers_lead_to_dvc(name: str, told: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([name, "recipes/pose.yaml"]) == 2
+    assert told in capsys.readouterr().err
+
+
 def test_the_overview_loads_the_standard_library_alone() -> None:
     code = (
         "import sys; before = set(sys.modules); from figura.command import main; main(['--help']);"
