@@ -54,8 +54,17 @@ def _device(name: str) -> torch.device:
     count = torch.accelerator.device_count() if here is not None else 0
     allowed = ["auto", "cpu", *([] if here is None else [here.type, *(f"{here.type}:{n}" for n in range(count))])]
     if name not in allowed:
-        raise UserError(f"device: found {name!r}; allowed here: {', '.join(allowed)}")
+        raise UserError(f"device: found {name!r}{_no_cuda(name)}; allowed here: {', '.join(allowed)}")
     return torch.device(name)
+
+
+def _no_cuda(name: str) -> str:
+    """Return why there is no CUDA device, if one was named and there is none."""
+    if not name.startswith("cuda") or torch.cuda.is_available():
+        return ""
+    if torch.version.cuda is None and torch.version.hip is None:
+        return f", but PyTorch {torch.__version__} is a build without CUDA (pytorch.org/get-started has the others)"
+    return ", but PyTorch finds no GPU: run `nvidia-smi`, and see CUDA_VISIBLE_DEVICES"
 
 
 @dataclass(frozen=True, eq=False)

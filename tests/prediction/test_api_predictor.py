@@ -227,6 +227,14 @@ def test_a_device_of_torch(toys):
         load(toys[1], recipe=toys[0], device=torch.device("xpu:7"))
 
 
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+@pytest.mark.parametrize(("version", "why"), [(None, "is a build without CUDA"), ("13.0", "finds no GPU: run")])
+def test_why_there_is_no_cuda(version, why, toys, monkeypatch):
+    monkeypatch.setattr(torch.version, "cuda", version)
+    with pytest.raises(UserError, match=f"device: found 'cuda:1', but PyTorch .*{why}.*; allowed here: auto, cpu"):
+        load(toys[1], recipe=toys[0], device="cuda:1")
+
+
 @pytest.mark.parametrize(("workers", "batch_size"), [(0, 1), (2, 3), (1, 8)])
 def test_results_before_an_error_come_before_it(workers, batch_size, predictor, tmp_path):
     files = [write(tmp_path / f"{number}.png", picture(number)) for number in range(8)]

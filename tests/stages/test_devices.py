@@ -165,6 +165,8 @@ def test_a_folder_of_another_user_is_refused(folder: Path, monkeypatch: pytest.M
 def test_numbers_that_this_machine_has_not_are_refused(text: str) -> None:
     with pytest.raises(UserError, match=f"FIGURA_DEVICES: found '{text}'; expected an integer from 1 to 2, GPUs"):
         devices.asked({"FIGURA_DEVICES": text}, "FIGURA_DEVICES", 2, "GPUs")
+    with pytest.raises(UserError, match=f"FIGURA_DEVICES: found '{text}'; the number of GPUs is 0; leave it unset"):
+        devices.asked({"FIGURA_DEVICES": text}, "FIGURA_DEVICES", 0, "the number of GPUs")
     assert (
         devices.asked({}, "FIGURA_DEVICES", 2, "GPUs")
         == devices.asked({"FIGURA_DEVICES": ""}, "FIGURA_DEVICES", 2, "")
