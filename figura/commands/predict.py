@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING
 from figura.base.errors import UserError, printable
 from figura.base.yaml12 import read_yaml
 from figura.commands import parser_of
-from figura.evaluation.model_folder import model_folder
+from figura.evaluation.model_folder import drawn, model_folder
 from figura.prediction.origin import Origin, find_origin
 from figura.prediction.zoo import model_path, models
 from figura.recipe.trusted import HELP, OPTION
@@ -66,8 +66,8 @@ def _predict(args: argparse.Namespace, predictor: "Predictor") -> None:
     from figura.prediction.tiles import Tiling, tiled_results
 
     recipe, predict = predictor.trained.recipe, predictor.trained.predict
-    if predictor.trained.is_try:
-        print(f"warning: {predictor.model}: the weights of a try of {recipe.train.steps} steps", file=sys.stderr)
+    for line in _doubts(predictor):
+        print(printable(f"warning: {line}"), file=sys.stderr)
     faults = 0
 
     def report(fault: str) -> None:
@@ -108,6 +108,12 @@ def _predict(args: argparse.Namespace, predictor: "Predictor") -> None:
         print(printable(f"{output.table}: {output.rows} results{average}"))
     if faults:
         raise UserError(f"{faults} of the inputs could not be used (see above); the others are done")
+
+
+def _doubts(predictor: "Predictor") -> list[str]:
+    """Return why little can be expected of the weights."""
+    trial = f"{predictor.model}: the weights of a try of {predictor.trained.recipe.train.steps} steps"
+    return [*([trial] if predictor.trained.is_try else []), *filter(None, [drawn(predictor.model)])]
 
 
 def _arguments(arguments: list[str]) -> argparse.Namespace:

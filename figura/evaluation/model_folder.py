@@ -29,9 +29,19 @@ def model_folder(run: Path) -> Path:
 
 def kept(model: Path) -> str:
     """Return which evaluation's weights a model folder has, as text; empty for the last ones (`train.keep`)."""
+    return _noted(model, "kept")
+
+
+def drawn(model: Path) -> str:
+    """Return a line if a model was trained on data that figura drew, which no photo resembles; else an empty string."""
+    names = _noted(model, "drawn")
+    return f"{model}: trained on drawn data alone ({names}): expect little of it on photos" if names else ""
+
+
+def _noted(model: Path, key: str) -> str:
     path = model / "provenance.json"
     content = read_json(path) if path.is_file() else {}
-    return one_line(str(content.get("kept", ""))) if isinstance(content, dict) else ""
+    return one_line(str(content.get(key, ""))) if isinstance(content, dict) else ""
 
 
 def model_recipe(model: Path) -> dict[str, Any]:

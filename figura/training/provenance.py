@@ -15,7 +15,7 @@ from figura.base.files import git, sha256
 from figura.base.manifest import MANIFEST, read_manifest
 from figura.code.closure import code_of, declared_types, is_own
 from figura.recipe.resolved import RESULT_SECTIONS, named_files, resolved
-from figura.recipe.schema import Recipe
+from figura.recipe.schema import DatasetEntry, Recipe
 
 PACKAGES = ("accelerate", "numba", "numpy", "opencv-python-headless", "pillow", "pycocotools", "torch")
 ARITHMETIC = (
@@ -41,15 +41,25 @@ def provenance(recipe: Recipe, modules: Iterable[str]) -> dict[str, str]:
     The state does not depend on the number of ranks. `modules` are those of the trainer and its hooks.
     """
     entries = [*recipe.data.train.values(), *recipe.data.validation.values()]
-    roots = [entry.arguments["root"] for entry in entries if "root" in entry.arguments]
     content = recipe.model_dump(include=set(RESULT_SECTIONS), by_alias=True)
     types = [name for _, name in declared_types(content)]
     return {
         "recipe": resolved(recipe), "code": code_version(modules, types),
-        "packages": str(package_versions()), "data": data_version(roots),
+        "packages": str(package_versions()), "data": data_version(_roots(entries)),
         "start": file_versions(path for _, path in named_files(recipe, RESULT_SECTIONS)),
         "environment": json.dumps(arithmetic_variables()),
     }  # fmt: skip
+
+
+def drawn_data(recipe: Recipe) -> str:
+    """Return the training datasets if figura drew all of them, else an empty string."""
+    roots = [Path(one) for one in dict.fromkeys(_roots(recipe.data.train.values()))]
+    drawn = [one for one in roots if (one / MANIFEST).is_file() and read_manifest(one).get("drawn")]
+    return ", ".join(map(str, drawn)) if drawn == roots else ""
+
+
+def _roots(entries: Iterable[DatasetEntry]) -> list[str]:
+    return [entry.arguments["root"] for entry in entries if "root" in entry.arguments]
 
 
 def code_version(modules: Iterable[str], types: Collection[str]) -> str:

@@ -18,6 +18,7 @@ from figura.recipe.schema import Recipe
 from figura.recipe.trial import scratch
 from figura.training.checkpoints import Checkpoints, write_model
 from figura.training.finished import UnrecordedOutputs
+from figura.training.provenance import drawn_data
 from figura.training.resume import ResumePoint, ResumePoints, TrainState
 
 
@@ -253,7 +254,7 @@ class RunFolder:
         return f"{lower} look for inputs that are not finite, which do this too"
 
     def _write_model(self, folder: Path, kept: str = "") -> None:
-        more = {"resumed": self.state.resumed or "", "kept": kept}
+        more = {"resumed": self.state.resumed or "", "kept": kept, "drawn": drawn_data(self.recipe)}
         provenance = self.provenance | {key: text for key, text in more.items() if text}
         write_model(folder, self.networks.ema, self.recipe, provenance)
 

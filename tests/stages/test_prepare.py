@@ -108,6 +108,7 @@ def test_manifest_names_the_data():
         write_raw(annotations=[annotation(1, mood=mood)])
         assert run(main, ["people"]) == 0
         names.add((PREPARED / "manifest.json").read_text())
+        assert "drawn" not in json.loads((PREPARED / "manifest.json").read_text())
     assert len(names) == 2
 
 

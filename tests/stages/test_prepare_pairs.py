@@ -9,6 +9,7 @@ import pytest
 from prepared_files import CATALOGUE, content, rows, write_entry
 
 from figura.base.exit_status import run
+from figura.base.manifest import read_manifest
 from figura.data.preparation.datasets import read_dataset
 from models.images.pairs import ImagePairs
 from stages.prepare import main
@@ -154,6 +155,7 @@ def test_drawn_pairs():
     sizes = [(one["pairs"], one["sizes"]) for one in statistics.values()]
     assert sizes == [(5, {"32x32": 5}), (2, {"32x32": 2}), (2, {"32x32": 2})]
     assert rows(PREPARED / "rejected.csv") == []
+    assert read_manifest(PREPARED)["drawn"] is True
     assert len(list((PREPARED / "train").glob("*.png"))) == 5
     dataset = ImagePairs(root=str(PREPARED), split="validation", direction="a_to_b", load_size=32, crop_size=32)
     assert [dataset[index]["name"] for index in range(2)] == ["000001", "000002"]

@@ -7,10 +7,13 @@ from pathlib import Path
 
 import pytest
 import toy
+from trainings import fit
 
 from figura.base.errors import UserError
 from figura.code.closure import code_of, declared_types
 from figura.data.formats.prepared import Manifest
+from figura.data.preparation.outcome import write_manifest
+from figura.evaluation import model_folder
 from figura.recipe.resolved import RESULT_SECTIONS
 from figura.training import provenance
 
@@ -25,6 +28,20 @@ def test_types_named_in_arguments_count(tmp_path, monkeypatch):
         content = toy.checked(changes).model_dump(include=set(RESULT_SECTIONS), by_alias=True)
         types = [name for _, name in declared_types(content)]
         assert f"{package.name}/ramps.py" in code_of(["figura.training.trainer"], types).files
+
+
+@pytest.mark.parametrize(("marks", "told"), [((True,), "{0}"), ((True, True), "{0}, {1}"), ((True, False), "")])
+def test_a_model_knows_whether_its_data_were_drawn(marks, told, tmp_path, run):
+    """Drawn alone: pictures of a camera beside them may teach it what photos are like."""
+    roots = [tmp_path / f"data{index}" for index in range(len(marks))]
+    for root, drawn in zip(roots, marks, strict=True):
+        root.mkdir()
+        (root / "picture").write_text("")
+        write_manifest(root, drawn)
+    data = {root.name: {"type": "toy.Stored", "length": 8, "root": str(root)} for root in roots}
+    fit(run, {"data.train": data, "train.steps": 1})
+    line = f"{run}/model: trained on drawn data alone ({told.format(*roots)}): expect little of it on photos"
+    assert model_folder.drawn(run / "model") == (line if told else "")
 
 
 def test_variables_that_change_arithmetic_are_recorded_and_no_others(monkeypatch):

@@ -78,6 +78,7 @@ class Outcome:
     """The counts of a preparation, and the files that tell them in the prepared `folder`.
 
     Attributes:
+        drawn: whether figura drew the data, which no photo resembles.
         statistics: by split: `images`, a number; `rejected`, a count of reasons; `repairs`; and `summary()`.
         rejected: rows of `rejected.csv`, whose header is `columns`.
         doubts: what looks wrong, for warnings.
@@ -87,6 +88,7 @@ class Outcome:
     """
 
     columns: ClassVar[tuple[str, ...]]
+    drawn = False
 
     def __init__(self, folder: Path, progress: bool = False) -> None:
         self.folder, self.progress = folder, progress
@@ -121,7 +123,7 @@ class Outcome:
         self.list_rejected(self.folder / REJECTED)
         if rows := self.repairs().rows:
             _write_rows(self.folder / REPAIRED, Repaired._fields, rows)
-        self.notes += write_manifest(self.folder)
+        self.notes += write_manifest(self.folder, self.drawn)
 
     def list_rejected(self, path: Path) -> None:
         """Write every rejected record, with its reason, as CSV."""
@@ -144,8 +146,10 @@ def _write_rows(path: Path, columns: Sequence[str], rows: Iterable[Sequence[str]
         writer.writerows(rows)
 
 
-def write_manifest(folder: Path) -> list[str]:
+def write_manifest(folder: Path, drawn: bool = False) -> list[str]:
     """Write `manifest.json`, `{"files": n, "hashes": {path: hash}, "sha256": hash}`, for the data in `folder`.
+
+    Of drawn data, it has `"drawn": true`, too.
 
     `hashes` has the SHA-256 of each file, `sha256` that of all paths and hashes in order. Neither covers
     `manifest.json` itself and `plots/`, which are for people.
@@ -158,7 +162,7 @@ def write_manifest(folder: Path) -> list[str]:
         with (folder / name).open("rb") as file:
             hashes[name] = hashlib.file_digest(file, "sha256").hexdigest()
         total.update(f"{name}\0{hashes[name]}\n".encode(errors="surrogateescape"))
-    content = {"files": len(hashes), "hashes": hashes, "sha256": total.hexdigest()}
+    content = {"files": len(hashes), "hashes": hashes, "sha256": total.hexdigest()} | ({"drawn": True} if drawn else {})
     write_text(folder / MANIFEST, json.dumps(content, indent=0) + "\n")
     return _in_two_splits(hashes)
 

@@ -39,6 +39,7 @@ def prepare(entry: Dataset, name: str, root: Path, progress: bool = False) -> Pa
     with hold(final, final.with_name(f".{name}.lock")), replacing_folder(final) as folder:
         people = {one: getattr(section, one, None) for one in ("category", "keypoints")} | {"key": source.key}
         preparation = kind(folder, progress, **(people if kind is Preparation else {}))
+        preparation.drawn = entry.kind in DRAWN
         for line in add(preparation, section, source):
             print(printable(line))
         _check_rejected(preparation, entry, name, final.with_name(f"{name}.rejected.csv"))
