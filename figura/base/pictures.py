@@ -331,6 +331,15 @@ def write_png(path: Path, pixels: Pixels) -> None:
     write_bytes(path, encode_png(pixels))
 
 
+def shrunk(pixels: Pixels, longest: int) -> Pixels:
+    """Return a picture whose longer side has at most `longest` pixels."""
+    height, width = pixels.shape[:2]
+    if max(height, width) <= longest:
+        return pixels
+    size = [max(1, round(side * longest / max(height, width))) for side in (width, height)]
+    return np.asarray(cv2.resize(pixels, (size[0], size[1]), interpolation=cv2.INTER_AREA), dtype=np.uint8)
+
+
 def encode_png(pixels: Pixels) -> bytes:
     """Return (H, W, 3) RGB or (H, W) or (H, W, 1) pixels as the content of a PNG file."""
     whole = np.ascontiguousarray(pixels)

@@ -91,12 +91,14 @@ class Photo:
 class PhotoExamples:
     """Base class for `predict.data`: converts a photo without annotations to examples like those of a dataset.
 
-    `optional` lists names that exist only with some arguments. `faults` are lines about parts of its files, such as
+    `optional` lists names that exist only with some arguments. `expects` says which pictures it is for; None: any
+    photo. `faults` are lines about parts of its files, such as
     annotations, that belong to no photo; they are reported before the first photo.
     """
 
     names: ClassVar[tuple[str, ...]]
     optional: ClassVar[tuple[str, ...]] = ()
+    expects: ClassVar[str | None] = None
     faults: Sequence[str] = ()
 
     @classmethod

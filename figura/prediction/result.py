@@ -14,6 +14,8 @@ from figura.base.errors import UserError
 if TYPE_CHECKING:
     from figura.prediction.inputs import Photo
 
+LONGEST = 1024
+"""Pixels of the longer side of a picture in a notebook."""
 Pixels = NDArray[np.uint8]
 Record = Mapping[str, Any]
 
@@ -130,7 +132,7 @@ def image_of(photo: "Photo") -> ImageInfo:
     return ImageInfo(photo.number, photo.name, file, photo.place, photo.size, photo.rate, photo.at)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Result:
     """The result for an image, or for one person in it if the recipe handles each person (VUNet).
 
@@ -170,6 +172,19 @@ class Result:
     @property
     def _all_records(self) -> list[Record]:
         return [one for records in self.records.values() for one in records]
+
+    def __repr__(self) -> str:
+        parts = [f"{len(records)} {name}" for name, records in self.records.items()]
+        parts += [f"{name} {pixels.shape[1]} x {pixels.shape[0]}" for name, pixels in self.pictures.items()]
+        parts += [f"{name} {array.shape}" for name, array in self.arrays.items()]
+        parts += [f"{name} {number:.4g}" for name, number in self.numbers.items()]
+        return f"<figura.Result {self.name}: {', '.join(parts) or 'nothing saved'}>"
+
+    def _repr_png_(self) -> bytes | None:
+        """Return `draw` as a PNG of at most `LONGEST` pixels a side, which notebooks show; None without a picture."""
+        from figura.base.pictures import encode_png, shrunk
+
+        return encode_png(shrunk(self.draw(), LONGEST)) if self.pictures else None
 
     def draw(self) -> Pixels:
         """Return the saved picture, uint8 (H, W, 3) RGB; several are placed side by side under their names.

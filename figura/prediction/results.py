@@ -7,13 +7,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 from figura.base.errors import UserError
-from figura.prediction.result import Categories, ImageInfo, Pixels, Record, Result
+from figura.prediction.result import LONGEST, Categories, ImageInfo, Pixels, Record, Result
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-@dataclass(frozen=True, eq=False)
+SHOWN = 8
+"""Results that a notebook shows."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class Results(Sequence[Result]):
     """The results of a prediction, in the order of the images.
 
@@ -32,6 +36,22 @@ class Results(Sequence[Result]):
     categories: Categories
     sheets: Mapping[str, Pixels] = field(default_factory=dict)
     faults: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        shown = "\n".join(f"  {one!r}" for one in self.items[:SHOWN])
+        more = f"\n  and {len(self) - SHOWN} more" if len(self) > SHOWN else ""
+        return f"<figura.Results: {len(self)} of {len(self.images)} images>\n{shown}{more}"
+
+    def _repr_png_(self) -> bytes | None:
+        """Return the first pictures below each other as a PNG, which notebooks show; None without a picture."""
+        first = [one for one in self.items if one.pictures][:SHOWN]
+        if not first:
+            return None
+        from figura.base.pictures import encode_png, shrunk
+        from figura.report.sheets import side_by_side
+
+        rows = [[shrunk(pixels, LONGEST // 2) for pixels in one.pictures.values()] for one in first]
+        return encode_png(side_by_side(rows, list(first[0].pictures), labels=[one.name for one in first]))
 
     def __len__(self) -> int:
         return len(self.items)

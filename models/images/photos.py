@@ -43,6 +43,7 @@ class Photos(PhotoExamples):
 
     names: ClassVar[tuple[str, ...]] = ("x", "name")
     optional: ClassVar[tuple[str, ...]] = ("y",)
+    expects: ClassVar[str | None] = "a picture like the inputs of its training, such as a label map"
     renamed: ClassVar[dict[str, str]] = {"size": "image_size", "channels": "x_channels", "label_map": "label_maps"}
     from_data: ClassVar[tuple[str, ...]] = ("image_size", "direction", "x_channels", "y_channels", "label_maps")
 

@@ -52,6 +52,7 @@ class PersonPhotos(PhotoExamples):
     Raises UserError for files that cannot be read.
     """
 
+    expects: ClassVar[str | None] = "a photo of people, whom a pose recipe finds first"
     names: ClassVar[tuple[str, ...]] = ("pose", "appearance", "target", "mask", "name")
     from_data: ClassVar[tuple[str, ...]] = (
         "image_size", "margin", "background", "min_keypoints", "skeleton", "category",

@@ -15,11 +15,11 @@ from trials_by_hand import PALETTE, PEOPLE, write_project, write_run
 
 import figura
 from figura.base.errors import UserError
-from figura.base.pictures import encode_jpeg, encode_png, read_picture
+from figura.base.pictures import encode_jpeg, encode_png, read_picture, shrunk
 from figura.commands.explore.cache import Cache
 from figura.commands.explore.try_labels import label_translator, painted, palette_of
-from figura.commands.explore.try_photos import photo_results
-from figura.commands.explore.trying import read_recipes, recipes_on, shrunk, uploaded_picture, validation_dataset
+from figura.commands.explore.try_photos import offered, photo_results
+from figura.commands.explore.trying import read_recipes, recipes_on, uploaded_picture, validation_dataset
 from figura.commands.explore.trying_people import best_person, nearest_joint, people_trial, with_joint, without_joint
 from figura.prediction.result import Box, Person
 from figura.recipe.pipeline import entries
@@ -51,6 +51,7 @@ def test_recipes_are_chosen_by_what_they_have(recipes: dict[str, Recipe]) -> Non
     assert list(recipes) == ["drawer", "reader", "larger", "painter"]
     assert recipes_on(recipes, PersonPairs) == ["drawer"]
     assert recipes_on(recipes, ImagePairs) == ["painter"]
+    assert offered(recipes) == ["reader", "larger", "drawer", "painter"]  # of photos, what reads any comes first
 
 
 def test_what_is_not_trained_says_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -59,6 +60,7 @@ def test_what_is_not_trained_says_the_command(tmp_path: Path, monkeypatch: pytes
     recipes, faults = read_all()
     assert faults == []
     assert list(recipes)[:2] == ["drawer", "larger"]  # those that are trained first
+    assert offered(recipes)[:2] == ["larger", "drawer"]
     with pytest.raises(UserError, match="painter is not trained yet: run dvc repro train@painter"):
         label_translator(recipes, "painter")
     trial = people_trial(recipes, "drawer")

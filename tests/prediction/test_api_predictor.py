@@ -6,6 +6,7 @@ import random
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -233,6 +234,22 @@ def test_why_there_is_no_cuda(version, why, toys, monkeypatch):
     monkeypatch.setattr(torch.version, "cuda", version)
     with pytest.raises(UserError, match=f"device: found 'cuda:1', but PyTorch .*{why}.*; allowed here: auto, cpu"):
         load(toys[1], recipe=toys[0], device="cuda:1")
+
+
+def test_what_a_notebook_shows(predictor, tmp_path):
+    """Pictures, at most 1,024 pixels a side, and a line for each result instead of all its fields."""
+    results = predictor.predict([picture(0), picture(3, 700, 1400)])
+    small, large = (Image.open(io.BytesIO(one._repr_png_())) for one in results)
+    assert (np.asarray(small) == results[0].draw()).all()
+    assert large.size == (1024, 512)
+    both = Image.open(io.BytesIO(results._repr_png_()))
+    assert both.size[1] > 256 + 96  # the wide one has 512 x 256 pixels, the other is enlarged
+    assert repr(results).splitlines()[:2] == [
+        "<figura.Results: 2 of 2 images>", "  <figura.Result 000001: 1 facts, image 9 x 6, x (1, 6, 9)>"
+    ]  # fmt: skip
+    without = replace(results[0], pictures={})
+    assert without._repr_png_() is None
+    assert replace(results, items=(without,))._repr_png_() is None
 
 
 @pytest.mark.parametrize(("workers", "batch_size"), [(0, 1), (2, 3), (1, 8)])

@@ -11,10 +11,11 @@ from nicegui import ui
 
 from figura.base.error_collector import ErrorCollector
 from figura.base.errors import UserError, printable
-from figura.base.pictures import Pixels, write_png
+from figura.base.pictures import Pixels, shrunk, write_png
 from figura.commands.explore.try_parts import trials, upload_button
-from figura.commands.explore.trying import computing, pose_recipe, predictor, shrunk
+from figura.commands.explore.trying import computing, is_trained, model_of, pose_recipe, predictor
 from figura.commands.explore.widgets import Latest, Picture, button, computed, paragraph
+from figura.evaluation.model_folder import drawn
 from figura.prediction.results import Results
 from figura.recipe.schema import Recipe
 from figura.recipe.types import PHOTOS, find_type
@@ -30,8 +31,13 @@ COLUMNS = ["category", "score", "x", "y", "width", "height"]
 async def photos_panel(recipes: Mapping[str, Recipe]) -> None:
     """Lay the trial out for the recipes that say how to predict from photos."""
     missing = "No recipe here says how to predict from photos: none has a section `predict`."
+    await trials(offered(recipes), missing, PhotoPanel(recipes).build)
+
+
+def offered(recipes: Mapping[str, Recipe]) -> list[str]:
+    """Return the recipes that say how to predict: trained ones first, and of those, what reads any photo."""
     names = [name for name, recipe in recipes.items() if recipe.predict is not None]
-    await trials(names, missing, PhotoPanel(recipes).build)
+    return sorted(names, key=lambda name: (not is_trained(name), _expects(recipes[name]) is not None))
 
 
 class PhotoPanel:
@@ -50,6 +56,7 @@ class PhotoPanel:
             self.longest = ui.number("Longer side at most", value=LONGEST, min=SHORTEST, max=MOST, step=64, precision=0)
             self.longest.props('dense suffix="pixels"').classes("w-40")
             button("Run", self.run, icon="play_arrow")
+        paragraph(f"{recipe} expects {_expects(self.recipes[recipe]) or 'any photo'}. {drawn(model_of(recipe))}")
         self.told = paragraph("Upload a photo.").props('role="status"')
         self.space = ui.column().classes("w-full")
         await self.run()
@@ -118,8 +125,17 @@ def photo_results(recipes: Mapping[str, Recipe], name: str, pixels: Pixels, long
 
 
 def _needs_people(recipe: Recipe) -> bool:
+    kind = _kind(recipe)
+    known = recipe.predict is not None and recipe.predict.data.arguments.get("people") is not None
+    return kind is not None and issubclass(kind, PersonPhotos) and not known
+
+
+def _expects(recipe: Recipe) -> str | None:
+    """Return which pictures a recipe is for; None: any photo."""
+    return getattr(_kind(recipe), "expects", None)
+
+
+def _kind(recipe: Recipe) -> type | None:
     if recipe.predict is None:
-        return False
-    kind = find_type(recipe.predict.data.type, PHOTOS, "predict.data.type", ErrorCollector(recipe.path))
-    known = recipe.predict.data.arguments.get("people") is not None
-    return isinstance(kind, type) and issubclass(kind, PersonPhotos) and not known
+        return None
+    return find_type(recipe.predict.data.type, PHOTOS, "predict.data.type", ErrorCollector(recipe.path))

@@ -7,8 +7,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-import cv2
-import numpy as np
 import torch
 
 import figura
@@ -114,15 +112,6 @@ def result_of(network: figura.Predictor, pixels: Pixels) -> figura.Result:
     """Return what a network makes of a picture (H, W, 3)."""
     with computing():
         return network.predict(pixels, workers=0)[0]
-
-
-def shrunk(pixels: Pixels, longest: int) -> Pixels:
-    """Return a picture whose longer side has at most `longest` pixels."""
-    height, width = pixels.shape[:2]
-    if max(height, width) <= longest:
-        return pixels
-    size = [max(1, round(side * longest / max(height, width))) for side in (width, height)]
-    return np.asarray(cv2.resize(pixels, (size[0], size[1]), interpolation=cv2.INTER_AREA), dtype=np.uint8)
 
 
 def uploaded_picture(name: str, content: bytes) -> Pixels:

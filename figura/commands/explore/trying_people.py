@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 import figura
 from figura.base.errors import UserError
 from figura.base.modes import evaluating
-from figura.base.pictures import Pixels
+from figura.base.pictures import Pixels, shrunk
 from figura.base.seeding import generator, random_kept, seed_here
 from figura.commands.explore.trying import (
     cached,
@@ -18,7 +18,6 @@ from figura.commands.explore.trying import (
     pose_recipe,
     predictor,
     result_of,
-    shrunk,
     validation_dataset,
 )
 from figura.engine.data import collated
