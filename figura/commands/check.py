@@ -1,17 +1,27 @@
 """Say what is wrong with recipes before anything runs: `figura check [RECIPE ...]`, by default those of `dvc.yaml`.
 
-Checks keys, types and their arguments, names between data, networks and losses, and metrics. All faults are named at
-once; the exit status is 1 then.
+Checks keys, types and their arguments, names between data, networks and losses, and metrics; then whether files of
+weights are there, datasets open, and stages depend on both. All faults are named at once; the exit status is 1 then.
 """
 
+import os
 from pathlib import Path
+from typing import Any
 
+from figura.base.error_collector import ErrorCollector
 from figura.base.errors import UserError, printable
 from figura.base.yaml12 import read_yaml
 from figura.commands import parser_of
+from figura.recipe.dotted_keys import texts
 from figura.recipe.load import check_recipe
-from figura.recipe.pipeline import PIPELINE, entries
+from figura.recipe.pipeline import PIPELINE, entries, instances
+from figura.recipe.schema import Recipe
 from figura.recipe.schema_check import check_schema
+from figura.recipe.types import DATASET, construct
+from figura.recipe.untracked_files import covers, find_untracked
+
+SUFFIXES = (".safetensors", ".pth", ".pt", ".npz", ".pkl")
+"""Of files of weights."""
 
 
 def main(arguments: list[str]) -> None:
@@ -36,6 +46,56 @@ def summary(path: Path) -> str:
     content = read_yaml(path)
     check_schema(content, path)
     recipe = check_recipe(content, path)
+    errors = ErrorCollector(path)
+    missing = "".join(f"; {one}" for one in absent(recipe, errors))
+    errors.raise_any()
     losses = [name for name, loss in recipe.losses.items() if loss.weight]
     networks, steps = ", ".join(recipe.networks), ", ".join(recipe.steps)
-    return f"{path}: no faults; networks: {networks}; steps: {steps}; losses: {', '.join(losses)}"
+    return f"{path}: no faults; networks: {networks}; steps: {steps}; losses: {', '.join(losses)}{missing}"
+
+
+def absent(recipe: Recipe, errors: ErrorCollector) -> list[str]:
+    """Add the faults of files and data that a recipe names; return what a command is yet to bring, with the command."""
+    outs, stages = list[str](), dict[str, dict[str, Any]]()
+    if PIPELINE.is_file():
+        outs, stages = [out for one in instances(read_yaml(PIPELINE)) for out in one.outs], entries("recipes")
+    commands = {path: "dvc repro" for path, key in weights(recipe).items() if _is_missing(path, key, outs, errors)}
+    commands |= {root: f"dvc repro prepare@{Path(root).name}" for root in unprepared(recipe, outs, errors)}
+    for name, entry in stages.items():
+        if Path(entry["params"]) == recipe.path:
+            find_untracked(recipe, "train", name, errors)
+    return [f"{path} is not there yet: `{command}`" for path, command in commands.items()]
+
+
+def weights(recipe: Recipe) -> dict[str, str]:
+    """Return the files of weights that a recipe names, each with its key."""
+    start = dict.fromkeys(recipe.starts_from().values(), "train.init_from")
+    return start | {text: key for key, text in texts(recipe.model_dump(by_alias=True)) if Path(text).suffix in SUFFIXES}
+
+
+def _is_missing(path: str, key: str, outs: list[str], errors: ErrorCollector) -> bool:
+    """Whether a stage is to write a file that is missing; one that no stage writes is an error."""
+    if os.path.exists(path) or covers(outs, path):
+        return not os.path.exists(path)
+    pull = f"; `dvc pull {path}` fetches it" if os.path.isfile(f"{path}.dvc") else ""
+    errors.add(key, f"{path}: no such file{pull}")
+    return False
+
+
+def unprepared(recipe: Recipe, outs: list[str], errors: ErrorCollector) -> list[str]:
+    """Open the datasets, adding what is wrong with them; return the folders that are yet to be prepared."""
+    from figura.engine.build import split_entries  # imports PyTorch
+
+    splits = [split_entries(recipe, split) for split in ("train", "validation", "evaluate")]
+    roots = []
+    for section, datasets in splits[: 2 if recipe.evaluate.data == recipe.data.validation else 3]:
+        for name, entry in datasets.items():
+            root = entry.arguments.get("root")
+            if isinstance(root, str) and not os.path.isdir(root) and covers(outs, root):
+                roots.append(root)
+                continue
+            try:
+                construct(entry.type, entry.arguments, DATASET, f"{section}.{name}", errors)
+            except UserError as error:
+                errors.add(f"{section}.{name}", str(error))
+    return roots

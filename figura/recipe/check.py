@@ -12,7 +12,7 @@ from figura.base.error_collector import ErrorCollector
 from figura.injectors.forward import Forward
 from figura.interfaces import Injector
 from figura.recipe.name_check import NameCheck
-from figura.recipe.schema import OWN, Declaration, Group, Predict, Recipe
+from figura.recipe.schema import OWN, Declaration, Group, Predict, Recipe, StepEntry
 from figura.recipe.types import (
     CALLBACK,
     COMPARISON,
@@ -97,10 +97,7 @@ class RecipeCheck:
         for name, step in self.recipe.steps.items():
             for network in set(step.trains) - self.recipe.networks.keys():
                 self.errors.add_unknown(f"steps.{name}.trains", network, self.recipe.networks, "network")
-            key = f"steps.{name}.optimizer"
-            optimizer: Any = check_declaration(step.optimizer, OPTIMIZER, key, self.errors, ("params",))
-            if optimizer is not None and (why := objection(optimizer)):
-                self.errors.add(f"steps.{name}.optimizer.type", why)
+            optimizer = self._optimizer(step, f"steps.{name}.optimizer")
             for group, options in step.groups.items():
                 self._group(optimizer, options, f"steps.{name}.groups.{group}")
             if step.lr_schedule is not None:
@@ -110,6 +107,19 @@ class RecipeCheck:
                 remedy = f"if its type brings its own, write `weights: {OWN}`"
                 self.errors.add(f"networks.{name}", f"no step trains it and it loads no weights; {remedy}")
         self._start()
+
+    def _optimizer(self, step: StepEntry, key: str) -> Any:
+        """Return the class of a step's optimizer, or None; construct it, because only that judges rates and betas."""
+        entry, before = step.optimizer, self.errors.count
+        kind: Any = check_declaration(entry, OPTIMIZER, key, self.errors, ("params",))
+        if kind is not None and (why := objection(kind)):
+            self.errors.add(f"{key}.type", why)
+        elif self.errors.count == before:
+            some = nn.Parameter(torch.zeros(2, 2))
+            construct(entry.type, entry.arguments, OPTIMIZER, key, self.errors, params=[some])
+            if entry.arguments.get("lr") == 0 and not step.groups:
+                self.errors.add(f"{key}.lr", "found 0, by which the step learns nothing; a rate is above 0")
+        return kind
 
     def _group(self, optimizer: type[torch.optim.Optimizer] | None, group: Group, key: str) -> None:
         try:

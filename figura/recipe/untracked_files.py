@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from figura.base.errors import UserError
+from figura.base.error_collector import ErrorCollector
 from figura.base.yaml12 import read_yaml
 from figura.recipe.pipeline import PIPELINE, Instance, instances
 from figura.recipe.resolved import RESULT_SECTIONS, named_files
@@ -44,31 +44,33 @@ def refuse_untracked(recipe: Recipe) -> None:
     Training also checks the files of later stages, so that errors do not appear only after it has finished.
     """
     stage, _, key = os.environ.get("DVC_STAGE", "").partition("@")
-    if stage not in FILES_OF or not PIPELINE.is_file():
-        return
+    errors = ErrorCollector(recipe.path)
+    if stage in FILES_OF and PIPELINE.is_file():
+        find_untracked(recipe, stage, key, errors)
+    errors.raise_any()
+
+
+def find_untracked(recipe: Recipe, stage: str, key: str, errors: ErrorCollector) -> None:
+    """Add the files that a stage, `train@<key>` for instance, would read and does not depend on."""
     known, stages = {one.name: one for one in instances(read_yaml(PIPELINE))}, dict[Fault, list[str]]()
     outs = [*WRITTEN, *(out for one in known.values() for out in one.outs)]
     for name in OF_ONE_RECIPE if stage == "train" else (stage,):
         if (instance := known.get(f"{name}@{key}")) is not None:
             for fault in file_faults(recipe, instance, outs):
                 stages.setdefault(fault, []).append(instance.name)
-    lines = [
-        f"{recipe.path}: {fault.key}: {fault.path} {fault.why} {', '.join(names)}; {fault.remedy}"
-        for fault, names in stages.items()
-    ]
-    if lines:
-        raise UserError("\n".join(lines))
+    for fault, names in stages.items():
+        errors.add(fault.key, f"{fault.path} {fault.why} {', '.join(names)}; {fault.remedy}")
 
 
 def file_faults(recipe: Recipe, instance: Instance, outs: Collection[str]) -> Iterator[Fault]:
     """Yield the faults of files and folders in the sections that a stage reads; `outs` are those of all stages."""
-    seen = set()
+    trained, seen = {one.arguments.get("root", "") for one in recipe.data.train.values()}, set()
     for key, path in named_files(recipe, FILES_OF[instance.name.partition("@")[0]]):
         if path in seen:
             continue
         seen.add(path)
         if not covers(instance.deps, path):
-            yield Fault(key, path, _why(path), _remedy(key, path, instance))
+            yield Fault(key, path, _why(path), _remedy(key, path, instance, trained))
         elif os.path.isfile(path) and not covers(outs, path) and not is_shared(path):
             yield Fault(key, path, "is in neither DVC nor git, so no other clone has it for",
                 f"`dvc add {path}`")  # fmt: skip
@@ -96,8 +98,10 @@ def _why(path: str) -> str:
     return f"is no dependency in {PIPELINE} of"
 
 
-def _remedy(key: str, path: str, instance: Instance) -> str:
+def _remedy(key: str, path: str, instance: Instance, trained: Collection[str]) -> str:
     stage, _, recipe = instance.name.partition("@")
+    if path in trained and covers(["data/prepared"], path) and not any(covers(instance.deps, one) for one in trained):
+        return f"write `data: {Path(path).name}` into the entry {recipe!r} of its `recipes`"
     folder = f"weights/{recipe}/{FOLDERS.get(key.partition('.')[0])}"
     if not covers(instance.deps, folder) or os.path.isdir(path):
         return f"add it to the deps of {stage} in {PIPELINE}"

@@ -1,0 +1,85 @@
+"""`figura check` finds before a training what would end it: rates, sizes, and data and weights that are not there."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+import toy
+from trials_by_hand import write_project
+
+from figura.base.exit_status import run
+from figura.base.yaml12 import read_yaml, to_yaml
+from figura.commands.check import main
+
+STAGES = {
+    "train": {
+        "foreach": "${recipes}",
+        "do": {"cmd": "x", "deps": ["data/prepared/pairs", "weights/${key}/start"], "outs": ["runs/${key}/model"]},
+    },
+    "prepare": {"cmd": "x", "outs": ["data/prepared/later"]},
+}
+
+
+@pytest.fixture
+def check(tmp_path, monkeypatch, capsys):
+    """Checks a recipe on image pairs, with values at dotted keys changed; returns the status and what is said of it."""
+    monkeypatch.chdir(tmp_path)
+    write_project(tmp_path, trained=())
+    pipeline = {"vars": [{"recipes": {"painter": {"params": "painter.yaml"}}}], "stages": STAGES}
+    Path("dvc.yaml").write_text(to_yaml(pipeline))
+    content = read_yaml(Path("painter.yaml"))
+    content["evaluate"]["data"]["pairs"]["split"] = "validation"
+    content["steps"]["G"]["optimizer"] = {"type": "torch.optim.Adam", "lr": 0.001}
+
+    def checked(changes):
+        Path("painter.yaml").write_text(to_yaml(toy.changed(changes, content)))
+        capsys.readouterr()
+        status = run(main, [])
+        told = capsys.readouterr()
+        return status, (told.err or told.out).removeprefix("error: ").splitlines()
+
+    return checked
+
+
+OPTIMIZER = "steps.G.optimizer"
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({f"{OPTIMIZER}.lr": -1.0}, f"{OPTIMIZER}: torch.optim.Adam: Invalid learning rate: -1.0"),
+        ({f"{OPTIMIZER}.lr": 0}, f"{OPTIMIZER}.lr: found 0, by which the step learns nothing; a rate is above 0"),
+        ({f"{OPTIMIZER}.betas": [0.9, 1.0]}, f"{OPTIMIZER}: torch.optim.Adam: Invalid beta parameter at index 1: 1.0"),
+        ({"networks.generator.weights": "weights/painter/start/none.safetensors"},
+         "networks.generator.weights: weights/painter/start/none.safetensors: no such file"),
+        ({"losses.G_VGG.source": "weights/painter/losses/vgg.safetensors", "losses.G_VGG.weight": 1.0},
+         "losses.G_VGG.source: weights/painter/losses/vgg.safetensors: no such file"),
+        ({"data.train.pairs.load_size": 8, "data.common.crop_size": 16}, "data.train.pairs"),
+        ({"data.common.root": "data/prepared/pears"}, "data.train.pairs: "),
+    ],
+)  # fmt: skip
+def test_what_would_end_a_training_is_found_before(changes, told, check):
+    assert check({})[0] == 0
+    status, lines = check(changes)
+    assert status == 1
+    assert lines[0].startswith(f"painter.yaml: {told}")
+
+
+def test_what_a_command_brings_is_no_fault(check):
+    """The folder `later` is the output of a stage, and so is the model of the recipe."""
+    start = "runs/painter/model/generator.safetensors"
+    status, lines = check({"data.common.root": "data/prepared/later", "networks.generator.weights": start})
+    assert status == 0
+    assert lines[0].endswith(
+        f"; {start} is not there yet: `dvc repro`; data/prepared/later is not there yet: `dvc repro prepare@later`"
+    )
+
+
+def test_data_that_no_stage_depends_on(check):
+    shutil.copytree("data/prepared/pairs", "data/prepared/own")
+    status, lines = check({"data.common.root": "data/prepared/own"})
+    assert status == 1
+    assert lines[0].endswith(
+        "data/prepared/own is no dependency in dvc.yaml of train@painter; write `data: own` into the "
+        "entry 'painter' of its `recipes`"
+    )
