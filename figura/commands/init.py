@@ -10,19 +10,20 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path, PurePosixPath
 
 from figura.base.errors import UserError, nearest, one_line, printable
 from figura.base.files import write_text
-from figura.base.yaml12 import read_yaml
+from figura.base.yaml12 import parse_yaml, read_yaml
 from figura.code.closure import code_of, declared_types
 from figura.commands import parser_of
 from figura.systems import PACKAGE, PROJECT
 
+DRAWN = "data/raw/drawn"
 ALWAYS = (
-    ".dvc/plots", ".dvcignore", ".gitignore", "data/raw/.gitignore", "data/raw/README.md", "data/raw/drawn",
+    ".dvc/plots", ".dvcignore", ".gitignore", "data/raw/.gitignore", "data/raw/README.md", DRAWN,
     "models/__init__.py", "recipes/schema.json", "stages", "weights/.gitignore", "weights/README.md",
 )  # fmt: skip
 """Files and folders that each project gets as they are."""
@@ -31,6 +32,8 @@ KEPT = (".dvcignore", ".gitignore", "models/__init__.py", "stages/__init__.py")
 IN_THE_WAY = ("data.dvc",)
 """Files beside which a folder of this name would break something."""
 WEIGHTS = ("start", "losses", "metrics")
+HEADER = re.compile(r"^#.*\bdata/params\.yaml:\n((?:#   .*\n)+)", re.MULTILINE)
+"""The dataset that a recipe needs, in the comment at its top; without one, it is that of `data/params.yaml`."""
 JUDGE = "pose_consistency"
 """The map in `dvc.yaml` of recipes that another recipe's network judges; its stage has the name with a dash."""
 
@@ -95,6 +98,10 @@ def write_project(root: Path, recipes: list[str]) -> list[str]:
     if root.resolve() != Path.cwd():
         lines.append(f"next: cd {shlex.quote(str(root))}")
     lines.append("next: git add these files, and git commit: experiments start from a commit")
+    datasets = parse_yaml(files["data/params.yaml"], "data/params.yaml")["datasets"]
+    if sources := sorted({one["source"] for one in datasets.values()} - {DRAWN}):
+        params = ", ".join(_variables()["recipes"][name]["params"] for name in recipes)
+        return [*lines, f"next: bring {', '.join(sources)}, as the comment at the top of {params} says; then dvc repro"]
     return [*lines, "next: dvc repro (draws data and trains on them: minutes)"]
 
 
@@ -116,7 +123,7 @@ def project_files(recipes: Collection[str]) -> dict[str, str]:
     params = [entry["params"] for entry in entries.values()] + [variables[JUDGE][name]["params"] for name in judged]
     files = {
         "dvc.yaml": _pipeline(recipes, judged),
-        "data/params.yaml": kept(_text("data/params.yaml"), "datasets", {entry["data"] for entry in entries.values()}),
+        "data/params.yaml": _datasets(entries),
         **{path: _text(path) for path in params},
         **{f"weights/{name}/{kind}/.gitkeep": "" for name in recipes for kind in WEIGHTS},
     }
@@ -134,13 +141,25 @@ def systems_of(params: Iterable[str]) -> list[str]:
 
 def _pipeline(recipes: Collection[str], judged: Collection[str]) -> str:
     """Return `dvc.yaml` with some of its recipes."""
-    text = _text("dvc.yaml")
-    for section in ("recipes", "artifacts"):
-        text = kept(text, section, recipes)
+    text = kept(kept(_whole_pipeline(), "recipes", recipes), "artifacts", recipes)
+    text = re.sub(r"\n(?:#.*\n)*artifacts:\n\Z", "", text)
     if judged:
         return kept(text, JUDGE, judged)
     stages = [name for name in read_yaml(PROJECT / "dvc.yaml")["stages"] if name != JUDGE.replace("_", "-")]
     return re.sub(rf"^  - {JUDGE}:\n(?: {{4,}}.*\n)*", "", kept(text, "stages", stages), flags=re.MULTILINE)
+
+
+def _datasets(entries: Mapping[str, Mapping[str, str]]) -> str:
+    """Return `data/params.yaml` with the datasets of some recipes. Raises UserError if two need another of one name."""
+    found: dict[str, tuple[str, str]] = {}  # of each dataset, the recipe, and the text in its comment
+    for name, entry in entries.items():
+        comment = HEADER.search(_text(entry["params"]))
+        text = re.sub(r"^# ", "", comment[1], flags=re.MULTILINE) if comment else ""
+        first, own = found.setdefault(entry["data"], (name, text))
+        if own != text:
+            raise UserError(f"--recipe {first}, {name}: each needs another dataset {entry['data']!r}; take one of them")
+    kept_ones = {data for data, (_, text) in found.items() if not text}
+    return kept(_text("data/params.yaml"), "datasets", kept_ones) + "".join(text for _, text in found.values())
 
 
 def kept(text: str, section: str, names: Collection[str]) -> str:
@@ -163,8 +182,20 @@ def kept(text: str, section: str, names: Collection[str]) -> str:
 
 def _variables() -> dict[str, dict[str, dict[str, str]]]:
     """Return the maps among `vars` of `dvc.yaml`."""
-    maps = [one for one in read_yaml(PROJECT / "dvc.yaml")["vars"] if isinstance(one, dict)]
+    maps = [one for one in parse_yaml(_whole_pipeline(), "dvc.yaml")["vars"] if isinstance(one, dict)]
     return {name: entries for one in maps for name, entries in one.items()}
+
+
+def _whole_pipeline() -> str:
+    """Return `dvc.yaml` with an entry for each recipe, also for those that `dvc repro` does not run here."""
+    text, more = _text("dvc.yaml"), ""
+    for file in sorted((PROJECT / "recipes").rglob("*.yaml")):
+        params = file.relative_to(PROJECT).as_posix()
+        data = re.search(r"\bdata/prepared/([\w-]+)", _text(params))  # none: judges another recipe's pictures
+        if data and f"params: {params}\n" not in text:
+            name = f"{file.parent.name}_{file.stem}" if f"\n      {file.stem}:\n" in text + more else file.stem
+            more += f"      {name}:\n        params: {params}\n        data: {data[1]}\n"
+    return text.replace(f"  - {JUDGE}:\n", f"{more}  - {JUDGE}:\n", 1)
 
 
 def _text(path: str) -> str:

@@ -1,6 +1,8 @@
 """`figura init`: a project of one's own for each recipe, in empty folders and in repositories that have files."""
 
+import re
 import subprocess
+import sys
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
@@ -11,6 +13,7 @@ from figura.base.errors import UserError
 from figura.base.yaml12 import parse_yaml, read_yaml
 from figura.commands import init
 from figura.commands.init import project_files, recipe_names, write_project
+from figura.data.preparation.datasets import read_dataset
 
 ROOT = Path(__file__).parents[2]
 RECIPES = ("vunet", "pix2pix", "pose", "super_resolution")
@@ -34,7 +37,6 @@ def _names_for_commits(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_what_is_written_is_what_lies_here(names: tuple[str, ...], systems: set[str]) -> None:
     """All files are the repository's own; two lack the entries that the command line does not name."""
-    assert sorted(recipe_names()) == sorted(RECIPES)
     files = project_files(names)
     cut = {"dvc.yaml", "data/params.yaml"}
     assert [path for path in files.keys() - cut if files[path] != (ROOT / path).read_text()] == []
@@ -59,6 +61,47 @@ def test_what_is_written_is_what_lies_here(names: tuple[str, ...], systems: set[
     assert datasets == {name: one for name, one in known.items() if name in used}
     entries = [*maps["recipes"].values(), *maps.get("pose_consistency", {}).values()]
     assert all(entry["params"] in files for entry in entries)
+
+
+PARAMS = {
+    entry["params"]: name
+    for one in read_yaml(ROOT / "dvc.yaml")["vars"] if isinstance(one, dict)
+    for name, entry in one.get("recipes", {}).items()
+}  # fmt: skip
+
+
+def test_every_recipe_begins_a_project_with_its_data(tmp_path: Path) -> None:
+    """By the folders alone: each file that trains; a judge of others' pictures has no data."""
+    files = [path.relative_to(ROOT).as_posix() for path in (ROOT / "recipes").rglob("*.yaml")]
+    every = ["params.yaml", *(one for one in files if not one.startswith("recipes/pose_consistency/"))]
+    stems = {one: PARAMS.get(one, Path(one).stem) for one in every}
+    twice = set(PARAMS.values())  # recipes/photos/pix2pix.yaml is photos_pix2pix
+    names = {one: f"photos_{stem}" if one not in PARAMS and stem in twice else stem for one, stem in stems.items()}
+    assert sorted(recipe_names()) == sorted(names.values())
+    for params, name in names.items():
+        files = project_files([name])
+        pipeline, data = (parse_yaml(files[one], one) for one in ("dvc.yaml", "data/params.yaml"))
+        maps = {key: value for one in pipeline["vars"] if isinstance(one, dict) for key, value in one.items()}
+        (entry,) = maps["recipes"].values()
+        roots = re.findall(r"root: data/prepared/(\w+)", files[params])
+        assert entry == {"params": params, "data": roots[0]}
+        assert set(roots) == data["datasets"].keys()
+        (tmp_path / "params.yaml").write_text(files["data/params.yaml"])
+        assert read_dataset(roots[0], tmp_path / "params.yaml").source.startswith("data/raw/")
+        assert pipeline.get("artifacts", {}).keys() <= {name}
+
+
+def test_recipes_on_two_datasets_of_one_name() -> None:
+    assert "photos:" in project_files(["esrgan_x4_psnr", "esrgan_x4_gan"])["data/params.yaml"]
+    with pytest.raises(UserError, match="--recipe vunet, vunet_market: each needs another dataset 'people'"):
+        project_files(["vunet", "vunet_market"])
+
+
+def test_what_comes_next_is_to_bring_the_data(tmp_path: Path) -> None:
+    lines = write_project(tmp_path / "new", ["pix2pix_facades"])
+    comment = "the comment at the top of recipes/published/pix2pix_facades.yaml"
+    assert lines[-1] == f"next: bring data/raw/facades, as {comment} says; then dvc repro"
+    subprocess.run([sys.executable, "-m", "dvc", "status"], cwd=tmp_path / "new", check=True, capture_output=True)
 
 
 def test_an_empty_folder_becomes_a_repository(tmp_path: Path) -> None:
