@@ -14,6 +14,7 @@ from pydantic import Field
 
 from figura.base.errors import UserError
 from figura.base.pictures import write_png
+from figura.base.sampling import evenly_spaced
 from figura.dump import Dump
 from figura.report.curves import save_figure
 from figura.report.interfaces import NotApplicableError, Picture
@@ -25,6 +26,7 @@ from models.pose.coco_scores import NO_BOXES, NO_JOINTS, OfPeople
 from models.pose.dump_evaluation import evaluate
 
 SHOWN_THRESHOLDS = (0.5, 0.75, 0.9)
+LEGEND = "light grey: the truth; in colours: what was found"
 OVERLAP: dict[Kind, str] = {"keypoints": "OKS", "bbox": "IoU"}
 
 
@@ -99,11 +101,11 @@ def image_score(matches: ImageMatches) -> float:
 
 
 @dataclass(eq=False)
-class WorstImages(OfPeople, Picture):
-    """A sheet of the `count` images with the lowest `image_score`, worst first, among those saved as `image`.
+class FoundImages(OfPeople, Picture):
+    """A sheet of `count` images, evenly spaced over those saved as `image`, which are overlays (`pose.Overlays`).
 
-    Among equal scores, the image with more missed people and false results comes first. Above each image are its id and
-    score, the number of people found, and the number of false results.
+    Above each image are its id, its `image_score`, the number of people found and of false results; above all, the sums
+    over every image, and what the colours of an overlay mean.
 
     The first arguments, and `skeleton`, are those of `OfPeople`.
 
@@ -134,9 +136,26 @@ class WorstImages(OfPeople, Picture):
             )
         saved = np.flatnonzero(rows.table[column].notna()).tolist()
         ids = rows.numbers("image_id").astype(int).tolist()
-        worst = sorted(saved, key=lambda place: _badness(matches[ids[place]]))[: self.count]
-        images = [pixels_of(rows, place, self.image) for place in worst]
-        write_png(path, sheet(images, [_label(ids[place], matches[ids[place]]) for place in worst], self.cell))
+        chosen = self.chosen(saved, [matches[ids[place]] for place in saved])
+        images = [pixels_of(rows, place, self.image) for place in chosen]
+        cells = sheet(images, [_label(ids[place], matches[ids[place]]) for place in chosen], self.cell)
+        write_png(path, with_header(cells, f"all images: {_counts(*matches.values())}  {LEGEND}"))
+
+    def chosen(self, saved: Sequence[int], matches: Sequence[ImageMatches]) -> list[int]:
+        """Return the rows to show, of those that have an image, with the matches of each."""
+        return [saved[place] for place in evenly_spaced(len(saved), self.count)]
+
+
+class WorstImages(FoundImages):
+    """As `FoundImages`, of the images with the lowest `image_score`, worst first.
+
+    Among equal scores, the image with more missed people and false results comes first.
+    """
+
+    def chosen(self, saved: Sequence[int], matches: Sequence[ImageMatches]) -> list[int]:
+        """Return the rows of the worst images."""
+        order = sorted(range(len(saved)), key=lambda place: _badness(matches[place]))
+        return [saved[place] for place in order[: self.count]]
 
 
 def sheet(images: Sequence[Pixels], labels: Sequence[str], cell: int) -> Pixels:
@@ -157,8 +176,12 @@ def _badness(matches: ImageMatches) -> tuple[float, int]:
 
 
 def _label(image: int, matches: ImageMatches) -> str:
-    hits, false = int((matches.results >= 0).sum()), len(matches.false)
-    return f"image {image}: score {image_score(matches):.2f}  {hits} of {len(matches.truth)} found, {false} false"
+    return f"image {image}: score {image_score(matches):.2f}  {_counts(matches)}"
+
+
+def _counts(*images: ImageMatches) -> str:
+    hits, false = sum(int((one.results >= 0).sum()) for one in images), sum(len(one.false) for one in images)
+    return f"{hits} of {sum(len(one.truth) for one in images)} found, {false} false"
 
 
 def _panel(x: str, y: str) -> tuple[Figure, Axes]:

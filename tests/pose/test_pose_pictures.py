@@ -17,6 +17,7 @@ from figura.engine.build import build_datasets
 from figura.interfaces import Networks, State
 from figura.report.interfaces import NotApplicableError
 from figura.show.drawing import drawing_of
+from models.pose import plots
 from models.pose import plots as pose_plots
 from models.pose.coco_evaluation import ImageMatches
 from models.pose.decode.field_images import COLOURS as FIELD_COLOURS
@@ -24,7 +25,7 @@ from models.pose.decode.field_images import Field, confidence_picture, predicted
 from models.pose.decode.injectors import FieldPictures, HeadFields
 from models.pose.decode.overlays import COLOURS, OverlayStyle, overlay
 from models.pose.drawing import SceneDrawing
-from models.pose.plots import OKSHistogram, PrecisionRecall, WorstImages, image_score
+from models.pose.plots import FoundImages, OKSHistogram, PrecisionRecall, WorstImages, image_score
 
 SIDE = 400  # large enough not to be enlarged
 GREY = np.full((SIDE, SIDE, 3), 120, np.uint8)
@@ -318,6 +319,19 @@ def test_the_score_of_an_image():
     assert image_score(found([0.0], 0)) == 0
     assert image_score(found([], 0)) == 1
     assert image_score(found([], 2)) == 0
+
+
+@pytest.mark.parametrize(("seen", "told"), [(True, "1 of 3 found, 1 false"), (False, "0 of 3 found, 0 false")])
+def test_a_sheet_says_how_many_were_found_and_which_colour_is_the_truth(seen, told, tmp_path, monkeypatch):
+    truth = [person(image, 30, number=image) for image in (4, 5, 6)]
+    results = [pose(5, 900, 0.9), pose(6, 30, 0.9)] if seen else [pose(4, 30, 0.1)]  # too weak to be drawn
+    rows = dump(tmp_path, [4, 5, 6], truth, results, images=[plain([0.0] * 3, 40, 60)] * 3)
+    headings = []
+    monkeypatch.setattr(plots, "with_header", lambda picture, text: headings.append(text) or picture)
+    found = FoundImages("poses", "people", "truth", "overlay", 2, least_score=0.2, skeleton=SKELETON)
+    found(rows, tmp_path / "found.png")
+    assert [text.partition(":")[0] for text in headings] == ["image 4", "image 5", "all images"]
+    assert headings[-1] == f"all images: {told}  light grey: the truth; in colours: what was found"
 
 
 def test_worst_images_first(tmp_path):
