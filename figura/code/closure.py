@@ -1,14 +1,17 @@
 """The files that modules and types import, directly and indirectly: by static analysis, without running any of them."""
 
 import os
+import re
 import sys
 import sysconfig
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from hashlib import sha256
-from importlib.machinery import PathFinder
-from importlib.metadata import PackageNotFoundError, packages_distributions, version
+from importlib import invalidate_caches
+from importlib.machinery import EXTENSION_SUFFIXES, BuiltinImporter, FrozenImporter, ModuleSpec, PathFinder
+from importlib.metadata import PackageNotFoundError, distributions, packages_distributions, version
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +21,11 @@ from figura.systems import PACKAGE as SYSTEMS
 from figura.systems import PROJECT, classes_in, modules_below
 
 LIBRARY = "figura"
-STANDARD_LIBRARY = Path(sysconfig.get_path("stdlib"))
+STANDARD_LIBRARY = [Path(sysconfig.get_path(one)) for one in ("stdlib", "platstdlib")]
+SUFFIXES = (*EXTENSION_SUFFIXES, ".py", ".pyc")
+"""Of modules, in the order in which Python looks for them."""
+MOST = 10_000  # files of data in a package
+LOCK = "dvc.lock"  # changes with every stage
 INSTALLED = {"site-packages", "dist-packages"}  # names of folders
 ONLY_WATCHES = "figura.live"
 """Code that only observes a training and cannot change its result; excluded from the closure."""
@@ -58,10 +65,12 @@ def code_of(modules: Iterable[str], types: Collection[str] = ()) -> Code:
     """Return the code loaded by modules and the types of a recipe.
 
     Raises:
-        UserError: a file outside of figura and of installed packages loads a module whose name is not a constant.
+        UserError: a file outside of figura and of installed packages loads what cannot be followed: a module or file
+            whose name is not a constant, a package without files.
     """
-    for cached in (find, is_own, _roots, _module, modules_below, classes_in):  # files may change between calls
-        cached.cache_clear()
+    invalidate_caches()
+    for cached in (find, is_own, _spec, _roots, _module, _listed, _hidden, modules_below, classes_in):
+        cached.cache_clear()  # files may change between calls
     code = Code()
     walk = _Walk(code)
     walk.follow([*modules, *filter(None, map(module_of_type, types))])
@@ -86,29 +95,49 @@ class _Walk:
             if name in self.seen or name == ONLY_WATCHES or name.startswith(f"{ONLY_WATCHES}."):
                 continue
             self.seen.add(name)
-            if is_own(name.partition(".")[0]):
+            if (top := name.partition(".")[0]) in _hidden():
+                raise UserError(
+                    f"{top}: installed in editable mode, but its files cannot be found, so a change of them could not "
+                    "be noticed; install it by `pip install -e . --config-settings editable_mode=compat`"
+                )
+            if is_own(top):
                 found = find(name)
                 waiting += self._add(name, found) if found else self._attribute(name)
 
     def _add(self, name: str, found: "Found") -> list[str]:
         """Add a file, and those beside it that its code may read; return the modules loaded with it."""
-        if not _is_own(found.path):
+        if not _is_own(found.path, found.key):
             return []
-        source = _read(found.path, found.package)
-        if source.unknown and name.partition(".")[0] != LIBRARY:
-            raise UserError(
-                f"{found.path}:{source.unknown[0]}: loads a module whose name is no constant, so a change of it could "
-                "not be noticed; write the name, or an import, there"
-            )
         files, sources = self.code.files, self.code.sources
+        if found.path.suffix != ".py":
+            files[found.key], sources[found.key] = _digest(found.path), found.path
+            return _parent(name)
+        source = _read(found.path, found.package)
+        library = name.partition(".")[0] == LIBRARY
+        if source.unknown and not library:
+            raise UserError(
+                f"{found.path}:{source.unknown[0]}: loads a module or file whose name is no constant, so a change of "
+                "it could not be noticed; write the name, or an import, there"
+            )
         files[found.key], sources[found.key] = source.digest, found.path
-        for path, key in _beside(found) if source.reads_beside else ():
-            files[key], sources[key] = sha256(path.read_bytes()).hexdigest()[:DIGITS], path
-        return [*_parent(name), *source.imports]
+        imports = [*_parent(name), *source.imports]
+        for path, key in [*_beside(found, source, library), *(() if library else _named(found, source))]:
+            if path.suffix == ".py":
+                data = _read(path, found.package)
+                files[key], imports = data.digest, [*imports, *data.imports]
+            else:
+                files[key] = _digest(path)
+            sources[key] = path
+        return imports
 
     def _attribute(self, name: str) -> list[str]:
         """Return the modules loaded for a name that is not a module: its module, and what that imports for it."""
         above = _parent(name)
+        places = [*_roots(name), *filter(None, [_module(name)])]
+        if places and not above and not any(map(Path.is_dir, places)):
+            raise UserError(
+                f"{name}: lies in {places[0]}, which cannot be read, so a change of it could not be noticed; unpack it"
+            )
         found = find(above[0]) if above else None
         source = _read(found.path, found.package) if found else None
         lazily = source is not None and name.rpartition(".")[2] not in source.names
@@ -130,7 +159,7 @@ class Found:
 
 @cache
 def find(name: str) -> Found | None:
-    """Return the file of a module, or None if it is not a module or has no Python source. Imports nothing."""
+    """Return the file of a module, or None if it is not a module. Imports nothing."""
     if name == "__main__":
         file = getattr(sys.modules[name], "__file__", None)
         return (
@@ -139,22 +168,39 @@ def find(name: str) -> Found | None:
     top, *rest = name.split(".")
     if not all(part.isidentifier() for part in (top, *rest)):
         return None
-    if not rest and (module := _module(top)) is not None:
+    if not rest and (module := _module(top)) is not None and module.is_file():
         return Found(module, "", module.name)
+    above, key = name.rpartition(".")[0], Path(top, *rest)
     for root in _roots(top):
         folder = root.joinpath(*rest)
-        key = Path(top, *rest)
-        if (file := folder / "__init__.py").is_file():
-            return Found(file, name, (key / "__init__.py").as_posix())
-        if rest and (file := folder.with_suffix(".py")).is_file():
-            return Found(file, name.rpartition(".")[0], key.with_suffix(".py").as_posix())
+        for suffix in SUFFIXES:
+            if (file := folder / f"__init__{suffix}").is_file():
+                return Found(file, name, (key / file.name).as_posix())
+        for suffix in SUFFIXES if rest else ():
+            if (file := folder.with_name(folder.name + suffix)).is_file():
+                return Found(file, above, key.with_name(file.name).as_posix())
+    if rest and _roots(top) and (spec := _spec(name)) is not None and spec.origin and os.path.isfile(spec.origin):
+        file, package = Path(spec.origin), spec.submodule_search_locations is not None
+        place = key / file.name if package else key.with_name(file.name)
+        return Found(file, name if package else above, place.as_posix())
     return None
+
+
+@cache
+def _spec(name: str) -> ModuleSpec | None:
+    """Return what the finders of this process know of a module: `pip install -e` adds some beside Python's own.
+
+    For a module in a package, only theirs count, as Python's own would need the package imported.
+    """
+    own = (BuiltinImporter, FrozenImporter, PathFinder)
+    finders = [one for one in sys.meta_path if "." not in name or one not in own]
+    return next((spec for one in finders if (spec := one.find_spec(name, None)) is not None), None)
 
 
 @cache
 def _roots(top: str) -> tuple[Path, ...]:
     """Return the folders of a top-level package, in lookup order; empty for a single-file module."""
-    spec = PathFinder.find_spec(top)
+    spec = _spec(top)
     folders = [Path(folder) for folder in (spec and spec.submodule_search_locations) or ()]
     if top == SYSTEMS and PROJECT / SYSTEMS not in folders:
         folders.append(PROJECT / SYSTEMS)
@@ -164,8 +210,8 @@ def _roots(top: str) -> tuple[Path, ...]:
 @cache
 def _module(top: str) -> Path | None:
     """Return the file of a top-level module that is not a package."""
-    spec = PathFinder.find_spec(top)
-    if spec is None or not spec.origin or not spec.origin.endswith(".py") or spec.submodule_search_locations:
+    spec = _spec(top)
+    if spec is None or not spec.origin or not spec.origin.endswith(SUFFIXES) or spec.submodule_search_locations:
         return None
     return Path(spec.origin)
 
@@ -175,15 +221,48 @@ def is_own(top: str) -> bool:
     """Whether a top-level package is code of this project (or a clone of figura), not an installed package."""
     if top == "__main__":
         return True
-    paths = [path] if (path := _module(top)) else _roots(top)
-    return bool(paths) and _is_own(paths[0])
+    if (path := _module(top)) is not None:
+        return _is_own(path, path.name)
+    return bool(roots := _roots(top)) and _is_own(roots[0], top)
 
 
-def _is_own(path: Path) -> bool:
-    """Whether a file is not part of an installed package; shipped systems are treated as the project's."""
-    return path.is_relative_to(PROJECT / SYSTEMS) or (
-        INSTALLED.isdisjoint(path.parts) and not path.is_relative_to(STANDARD_LIBRARY)
-    )
+def _is_own(path: Path, key: str) -> bool:
+    """Whether a file is not part of an installed package; shipped systems are treated as the project's.
+
+    Installed is what lies in `site-packages`, or is listed by the RECORD of a `*.dist-info` in the folder from which it
+    is imported, as in a folder of `pip install --target`. `key` is the path below that folder.
+    """
+    if path.is_relative_to(PROJECT / SYSTEMS):
+        return True
+    if not INSTALLED.isdisjoint(path.parts) or any(map(path.is_relative_to, STANDARD_LIBRARY)):
+        return False
+    return key.partition("/")[0] not in _listed(top_of(path, key).parent)
+
+
+def top_of(path: Path, key: str) -> Path:
+    """Return the top-level folder or file of a module: `/p/models` for /p/models/vunet/losses.py."""
+    return path.parents[key.count("/") - 1] if "/" in key and path.as_posix().endswith(f"/{key}") else path
+
+
+@cache
+def _listed(folder: Path) -> frozenset[str]:
+    """Return the files and folders that installed packages own in a folder."""
+    records = [path.read_text("utf-8", "replace") for path in folder.glob("*.dist-info/RECORD")]
+    return frozenset(re.split("[/,]", line, maxsplit=1)[0] for text in records for line in text.splitlines())
+
+
+@cache
+def _hidden() -> frozenset[str]:
+    """Return the packages installed in editable mode whose files are not where Python's finders say."""
+    tops = set[str]()
+    for one in distributions():
+        if re.search(r'"editable":\s*true', one.read_text("direct_url.json") or ""):
+            tops |= {*(one.read_text("top_level.txt") or one.metadata["Name"].replace("-", "_")).split()}
+    return frozenset(top for top in tops if _spec(top) is not None and not is_own(top))
+
+
+def _digest(path: Path) -> str:
+    return sha256(path.read_bytes()).hexdigest()[:DIGITS]
 
 
 def _read(path: Path, package: str) -> Source:
@@ -197,11 +276,42 @@ def _read_version(path: Path, package: str, size: int, time: int) -> Source:
     return read_source(path.read_bytes(), package)
 
 
-def _beside(found: Found) -> Iterator[tuple[Path, str]]:
-    """Yield the non-Python files beside a module, and their keys."""
-    for path in sorted(found.path.parent.iterdir()):
-        if path.is_file() and path.suffix not in (".py", ".pyc", ".md", ".typed") and path.name[0] != ".":
-            yield path, (Path(found.key).parent / path.name).as_posix()
+def _beside(found: Found, source: Source, library: bool) -> Iterator[tuple[Path, str]]:
+    """Yield the files of data that a module may find by its own place, and their keys.
+
+    They are in its folder and, except for figura's modules, in subfolders; for a module outside of packages, whose
+    folder may be a whole project, in those that it names.
+    """
+    if not source.reads_beside:
+        return
+    folder, key = found.path.parent, Path(found.key).parent
+    if source.reads_above and found.package and not library:
+        folder, key = top_of(found.path, found.key), Path(found.key.partition("/")[0])
+    files = [path for path in folder.iterdir() if path.is_file() and path.name != LOCK]
+    names = {part for text in source.texts for part in text.split("/")}
+    for inside in () if library else [path for path in folder.iterdir() if path.is_dir()]:
+        if found.package or inside.name in names:
+            files += islice((path for path in inside.rglob("*") if path.is_file()), MOST)
+    if len(files) > MOST:
+        raise UserError(
+            f"{found.path}: reads files beside itself, and {folder} has more than {MOST:,}; keep data outside of "
+            "packages"
+        )
+    for path in sorted(files):
+        place = path.relative_to(folder)
+        hidden = any(part[0] == "." or part == "__pycache__" for part in place.parts)
+        if path.suffix not in (".py", ".pyc", ".md", ".typed") and not hidden:
+            yield path, (key / place).as_posix()
+
+
+def _named(found: Found, source: Source) -> Iterator[tuple[Path, str]]:
+    """Yield the files that the constants of a module name, from the current folder or its own, and their keys."""
+    for text in source.texts:
+        for folder, above in ((Path.cwd(), Path()), (found.path.parent, Path(found.key).parent)):
+            path, key = (Path(os.path.normpath(one / text)) for one in (folder, above))
+            passing = path in (found.path, Path.cwd() / LOCK) or path.is_relative_to("/proc")
+            if os.path.isfile(path) and not passing:
+                yield path, key.as_posix()
 
 
 def module_of_type(name: str) -> str | None:

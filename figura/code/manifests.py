@@ -63,6 +63,7 @@ def _readers() -> list[str]:
 def _write_all() -> list[Path]:
     from figura.base.files import write_text
     from figura.base.yaml12 import read_yaml
+    from figura.code.closure import SUFFIXES, top_of
     from figura.recipe.pipeline import instances
 
     contents, params, roots = dict[Path, str](), set[Path](), set[Path]()
@@ -72,7 +73,7 @@ def _write_all() -> list[Path]:
             code = code_of_instance(instance, found, params)
             content = {"files": code.files, "packages": code.packages}
             contents[instance.manifest] = json.dumps(content, indent=0, sort_keys=True) + "\n"
-            roots |= {_root(path, key) for key, path in code.sources.items()}
+            roots |= {top_of(p, key) if p.name.endswith(SUFFIXES) else p for key, p in code.sources.items()}
     KEPT.mkdir(parents=True, exist_ok=True)
     changed = [path for path, text in contents.items() if not path.is_file() or path.read_text() != text]
     for path in changed:
@@ -129,11 +130,6 @@ def constants(code: bytes) -> dict[str, tuple[str, ...]]:
     }
 
 
-def _root(path: Path, key: str) -> Path:
-    """Return the top-level folder or file of a module: `/p/models` for /p/models/vunet/losses.py."""
-    return path.parents[key.count("/") - 1] if "/" in key else path
-
-
 def _seen(roots: list[str], params: list[str]) -> list[Any]:
     """Return what the manifests depend on: sizes and times of all files below `roots`, and of params files.
 
@@ -144,8 +140,8 @@ def _seen(roots: list[str], params: list[str]) -> list[Any]:
         files += [root] if os.path.isfile(root) else sorted(_files(root))
     stats = [os.stat(file) for file in files if os.path.exists(file)]
     beside = sorted(name for name in os.listdir() if name[0] != ".")
-    site = [os.stat(path).st_mtime_ns for path in sys.path if path.endswith("-packages") and os.path.isdir(path)]
-    return [sys.version, beside, site, files, [[one.st_size, one.st_mtime_ns] for one in stats]]
+    site = [os.stat(path).st_mtime_ns for path in sys.path if os.path.isdir(path) and not os.path.samefile(path, ".")]
+    return [sys.version, beside, site, files, [[one.st_size, one.st_mtime_ns, one.st_ctime_ns] for one in stats]]
 
 
 def _files(folder: str) -> Iterator[str]:

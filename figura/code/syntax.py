@@ -7,10 +7,12 @@ from dataclasses import dataclass
 
 BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")  # fields with nested statements
 WITHOUT_EFFECT = {"ctx", "kind", "type_comment", "type_ignores"}  # fields of nodes
-BY_NAME = {"import_module", "__import__", "run_module", "run_path", "spec_from_file_location"}
-"""Functions that load the module named in their first argument."""
+BY_NAME = {"import_module": 0, "__import__": 0, "run_module": 0, "run_path": 0, "spec_from_file_location": 1, "exec": 0}
+"""Functions that load a module or a file, and which argument names it."""
 BESIDE = {"__file__", "__path__", "__spec__", "files", "get_data", "read_text", "read_binary", "open_text", "contents"}
 """Names used to find files beside the code (`importlib.resources` and `pkgutil` included)."""
+ABOVE = {"parents", "parent.parent", "dirname.dirname", "files", "get_data", "read_binary", "open_text", "contents"}
+"""Those that may find files anywhere in the package."""
 DIGITS = 16  # of a hash
 
 
@@ -24,8 +26,10 @@ class Source:
             `if TYPE_CHECKING`.
         on_request: names imported lazily by a module-level `__getattr__`.
         names: names defined or imported at the top level.
-        unknown: lines that load a module by a non-constant name.
+        unknown: lines that load a module or a file by a non-constant name.
         reads_beside: whether the code may read files beside it.
+        reads_above: whether these may be anywhere in its package.
+        texts: string constants that may be paths; `Path("a") / "b"` and `os.path.join("a", "b")` are joined.
     """
 
     digest: str
@@ -34,6 +38,8 @@ class Source:
     names: tuple[str, ...] = ()
     unknown: tuple[int, ...] = ()
     reads_beside: bool = False
+    reads_above: bool = False
+    texts: tuple[str, ...] = ()
 
 
 def read_source(code: bytes, package: str) -> Source:
@@ -45,13 +51,17 @@ def read_source(code: bytes, package: str) -> Source:
     lazy = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "__getattr__"]
     eager = ast.Module([node for node in tree.body if node not in lazy], [])
     called, unknown = _loaded_by_name(tree)
+    nodes = list(ast.walk(tree))
+    used = {_name(node) for node in nodes} | {_twice(node) for node in nodes}
     return Source(
         digest(tree),
         tuple(dict.fromkeys([*_imports(eager, package), *called])),
         tuple(dict.fromkeys(name for node in lazy for name in _imports(node, package))),
         tuple(_top_level_names(tree)),
         unknown,
-        any(isinstance(node, ast.Name | ast.Attribute) and _name(node) in BESIDE for node in ast.walk(tree)),
+        not BESIDE.isdisjoint(used),
+        not ABOVE.isdisjoint(used),
+        tuple(dict.fromkeys(text for node in nodes if (text := _path(node)) and len(text) < 256 and "\n" not in text)),
     )
 
 
@@ -88,7 +98,7 @@ def _is_text_statement(node: object) -> bool:
 
 def _imports(tree: ast.AST, package: str) -> Iterator[str]:
     for node in (one for block in BLOCKS for one in getattr(tree, block, ())):  # expressions import nothing
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+        if isinstance(node, ast.If) and _name(node.test) == "TYPE_CHECKING":
             yield from _imports(ast.Module(node.orelse, []), package)
         elif isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -106,13 +116,44 @@ def _loaded_by_name(tree: ast.AST) -> tuple[list[str], tuple[int, ...]]:
     """Return the modules loaded by constant names, and the lines of calls with other names."""
     names, unknown = [], []
     for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and _name(node.func) in BY_NAME:
-            first = node.args[0] if node.args else None
-            if isinstance(first, ast.Constant) and isinstance(first.value, str):
-                names.append(first.value)
-            else:
-                unknown.append(node.lineno)
+        if not isinstance(node, ast.Call) or (name := _name(node.func)) not in BY_NAME:
+            continue
+        given = [*node.args, *(one.value for one in node.keywords if one.arg in ("name", "location", "path_name"))]
+        loaded = given[BY_NAME[name]] if len(given) > BY_NAME[name] else None
+        if name in ("import_module", "__import__", "run_module") and isinstance(loaded, ast.Constant):
+            names.append(str(loaded.value))
+        elif name == "exec" and isinstance(loaded, ast.Constant | ast.JoinedStr):
+            continue  # its code stands here
+        elif name not in ("exec", "run_path", "spec_from_file_location") or not _names_a_file(loaded):
+            unknown.append(node.lineno)
     return names, tuple(unknown)
+
+
+def _names_a_file(node: ast.AST | None) -> bool:
+    parts = () if node is None else ast.walk(node)
+    return any(isinstance(one, ast.Constant) and isinstance(one.value, str) and "." in one.value for one in parts)
+
+
+def _path(node: ast.AST) -> str:
+    """Return the path that an expression of constants gives, or an empty string."""
+    if isinstance(node, ast.Constant):
+        return node.value if isinstance(node.value, str) else ""
+    parts: list[ast.expr] = []
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
+        parts = [node.left, node.right]
+    elif isinstance(node, ast.Call) and _name(node.func) in ("Path", "PurePath", "join", "joinpath"):
+        parts = [*([node.func.value] if _name(node.func) == "joinpath" else []), *node.args]
+    texts = [_path(part) for part in parts]
+    return "/".join(texts) if all(texts) else ""
+
+
+def _twice(node: ast.AST) -> str:
+    """Return `parent.parent` and the like for an attribute of an attribute, or a call in a call, of one name."""
+    inner = node.value if isinstance(node, ast.Attribute) else None
+    if isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Call):
+        node, inner = node.func, node.args[0].func
+    name = _name(node)
+    return f"{name}.{name}" if inner is not None and name and _name(inner) == name else ""
 
 
 def _name(node: ast.AST) -> str:

@@ -1,8 +1,12 @@
 """Which files a module and a type load, found without running them, and what of a file counts."""
 
+import os
 import shutil
 import subprocess
 import sys
+import sysconfig
+import zipfile
+from importlib.machinery import EXTENSION_SUFFIXES
 from importlib.metadata import version
 from pathlib import Path
 
@@ -41,10 +45,160 @@ def test_a_type_of_ones_own_brings_its_module_and_the_data_that_code_reads_besid
     assert code_of([], ["mine.losses.Wing"]).files.keys() == {
         "mine/__init__.py", "mine/losses.py", "mine/tables.py", "mine/table.json", "mine/other.txt",
     }  # fmt: skip
-    before = code_of([], ["mine.losses.Wing"]).files
-    (own / "mine/table.json").write_text("[2]")
-    after = code_of([], ["mine.losses.Wing"]).files
-    assert {path for path in after if after[path] != before[path]} == {"mine/table.json"}
+
+
+CODE_NEVER_SEEN = """
+from pathlib import Path
+{line}
+class Wing:
+    pass
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "file"),
+    [
+        ("T = Path(__file__).with_name('t.npy')", "mine/t.npy"),
+        ("T = Path(__file__).parent / 'assets' / 'deep' / 't.npy'", "mine/assets/deep/t.npy"),
+        ("T = lambda kind: Path(__file__).parent / kind / 't.npy'", "mine/assets/t.npy"),
+        ("T = Path(__file__).parent.parent / 'assets' / 't.npy'", "mine/assets/t.npy"),
+        ("T = Path(__file__).parents[1] / 'assets' / 't.npy'", "mine/assets/t.npy"),
+        ("T = importlib.resources.files('mine') / 'assets/t.npy'", "mine/assets/t.npy"),
+        ("T = json.load(open('table.json'))", "table.json"),
+        ("T = json.loads(Path('tables', 'a.json').read_bytes())", "tables/a.json"),
+        ("T = np.load(os.path.join('tables', 'a.npy'))", "tables/a.npy"),
+        ("T = np.load(Path('tables') / 'a.npy')", "tables/a.npy"),
+        ("exec(open('m2.py').read())", "m2.py"),
+        ("runpy.run_path('scripts/m2.py')", "scripts/m2.py"),
+        ("spec_from_file_location('m2', 'scripts/m2.py')", "scripts/m2.py"),
+        ("spec_from_file_location('m2', location=Path(__file__).with_name('m2.py'))", "mine/deep/m2.py"),
+        ("if not TYPE_CHECKING:\n    import late", "late.py"),
+        ("if TYPE_CHECKING or FAST:\n    import late", "late.py"),
+        ("from mine import _ext", f"mine/_ext{EXTENSION_SUFFIXES[0]}"),
+        ("import _alone", f"_alone{EXTENSION_SUFFIXES[0]}"),
+    ],
+)
+def test_whatever_code_of_ones_own_reads_counts(
+    own: Path, monkeypatch: pytest.MonkeyPatch, line: str, file: str
+) -> None:
+    monkeypatch.chdir(own)
+    module = own / (
+        "mine/deep/wing.py" if "parent.parent" in line or "parents" in line or "deep/m2" in file else "mine/wing.py"
+    )
+    for path, text in ((module, CODE_NEVER_SEEN.format(line=line)), (own / file, "a = 1\n")):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    name = ".".join(module.relative_to(own).with_suffix("").parts)
+    before = code_of([], [f"{name}.Wing"]).files
+    (own / file).write_text("a = 2\n")
+    after = code_of([], [f"{name}.Wing"]).files
+    assert {path for path in after if after[path] != before[path]} == {file}
+
+
+SETUPTOOLS = """
+[build-system]
+requires = ["setuptools"]
+build-backend = "setuptools.build_meta"
+[project]
+name = "mylab"
+version = "0.1"
+[tool.setuptools]
+packages = ["mylab"]
+"""
+HATCHLING = """
+[build-system]
+requires = ["hatchling"]
+build-backend = "hatchling.build"
+[project]
+name = "mylab"
+version = "0.1"
+[tool.hatch.build]
+dev-mode-dirs = ["src"]
+[tool.hatch.build.targets.wheel]
+packages = ["src/mylab"]
+"""
+ASK = "from figura.code.closure import code_of; print(*code_of([], ['mylab.losses.Wing']).files.items(), sep='\\n')"
+SITE = sysconfig.get_path("purelib")
+
+
+def installed(folder: Path, *options: str) -> Path:
+    """Install a package offline into a new environment; return its Python."""
+    python = folder / "venv/bin/python"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder / "venv"], check=True)
+    offline = ["--no-build-isolation", "--no-deps", "--no-index", "--disable-pip-version-check", "-q"]
+    command = [sys.executable, "-m", "pip", "--python", python, "install", *offline, *options]
+    subprocess.run(command, env=os.environ | {"PYTHONPATH": SITE}, check=True, capture_output=True)
+    return python
+
+
+@pytest.mark.parametrize(
+    ("build", "place", "options"),
+    [
+        (SETUPTOOLS, "mylab", []),  # a finder on sys.meta_path
+        (SETUPTOOLS, "mylab", ["--config-settings", "editable_mode=strict"]),  # a folder of links
+        (SETUPTOOLS + 'package-dir = {mylab = "code"}\n', "code", []),  # of another name
+        (HATCHLING, "src/mylab", []),  # a .pth
+    ],
+)
+def test_an_edit_of_a_package_that_pip_installed_as_editable_counts(
+    tmp_path: Path, build: str, place: str, options: list[str]
+) -> None:
+    package = tmp_path / "lab" / place
+    package.mkdir(parents=True)
+    (tmp_path / "lab/pyproject.toml").write_text(build)
+    (package / "__init__.py").touch()
+    (package / "losses.py").write_text("from mylab import tables\nclass Wing:\n    factor = 1.0\n")
+    (package / "tables.py").touch()
+    python = installed(tmp_path, *options, "-e", str(tmp_path / "lab"))
+
+    def ask() -> list[str]:
+        path = {"PYTHONPATH": os.pathsep.join([str(ROOT), SITE])}
+        done = subprocess.run([python, "-c", ASK], env=os.environ | path, capture_output=True, text=True, check=False)
+        return sorted(done.stdout.splitlines()) or [done.stderr]
+
+    before = ask()
+    assert [line.split("'")[1] for line in before] == ["mylab/__init__.py", "mylab/losses.py", "mylab/tables.py"]
+    (package / "losses.py").write_text("from mylab import tables\nclass Wing:\n    factor = 3.0\n")
+    after = ask()
+    assert [new == old for new, old in zip(after, before, strict=True)] == [True, False, True]
+
+
+def test_packages_of_pip_target_are_not_ones_own(own: Path, tmp_path: Path) -> None:
+    """A folder of PYTHONPATH has a package of one's own beside installed ones, whose code would be refused."""
+    lab = tmp_path / "lab"
+    (lab / "vision").mkdir(parents=True)
+    (lab / "pyproject.toml").write_text(SETUPTOOLS.replace("mylab", "vision"))
+    (lab / "vision/__init__.py").write_text("import importlib\ndef load(name):\n    importlib.import_module(name)\n")
+    (lab / "vision/losses.py").write_text("class Far:\n    pass\n")
+    installed(tmp_path, "--target", str(own), str(lab))
+    (own / "mine/losses.py").write_text("import vision.losses\nclass Wing:\n    pass\n")
+    code = code_of([], ["mine.losses.Wing", "vision.losses.Far"])
+    assert code.files.keys() == {"mine/__init__.py", "mine/losses.py"}
+    assert code.packages == {"vision": "0.1"}
+
+
+def test_a_package_whose_files_are_nowhere_is_an_error(own: Path, tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "zipped.zip", "w") as archive:
+        archive.writestr("zipped/__init__.py", "")
+    sys.path.insert(0, str(tmp_path / "zipped.zip"))  # `own` takes it away
+    (own / "mine/losses.py").write_text("import zipped\nclass Wing:\n    pass\n")
+    with pytest.raises(UserError, match=r"^zipped: lies in .*zipped\.zip/zipped, which cannot be read"):
+        code_of([], ["mine.losses.Wing"])
+
+
+def test_an_editable_package_that_no_finder_shows_is_an_error(own: Path, tmp_path: Path) -> None:
+    """As flit's `--symlink` leaves it."""
+    site = own / "site-packages"
+    (site / "linked-1.dist-info").mkdir(parents=True)
+    (site / "linked-1.dist-info/METADATA").write_text("Name: linked\nVersion: 1\n")
+    (site / "linked-1.dist-info/direct_url.json").write_text('{"dir_info": {"editable": true}, "url": "file:///x"}')
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src/__init__.py").touch()
+    (site / "linked").symlink_to(tmp_path / "src")
+    sys.path.insert(0, str(site))
+    (own / "mine/losses.py").write_text("import linked\nclass Wing:\n    pass\n")
+    with pytest.raises(UserError, match=r"^linked: installed in editable mode, but its files cannot be found"):
+        code_of([], ["mine.losses.Wing"])
 
 
 def test_nothing_is_imported(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -61,11 +215,19 @@ def test_what_a_package_imports_on_request_counts_for_those_who_ask(own: Path) -
 
 
 @pytest.mark.parametrize(
-    "line", ["importlib.import_module(name)", "__import__('a' + 'b')", "runpy.run_path(Path('x'))"]
+    "line",
+    [
+        "importlib.import_module(name)",
+        "__import__('a' + 'b')",
+        "runpy.run_path(Path(name))",
+        "spec_from_file_location('m2', name)",
+        "exec(open(name, 'rb').read())",
+        "exec(name)",
+    ],
 )
 def test_a_module_of_an_unknown_name_is_an_error_with_its_line(own: Path, line: str) -> None:
     (own / "mine/other.py").write_text(f"import importlib, runpy\n\n\ndef load(name):\n    return {line}\n")
-    with pytest.raises(UserError, match=r"mine/other\.py:5: loads a module whose name is no constant"):
+    with pytest.raises(UserError, match=r"mine/other\.py:5: loads a module or file whose name is no constant"):
         code_of(["alone"])
 
 
