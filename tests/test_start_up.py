@@ -239,6 +239,15 @@ def test_files_and_packages_are_named(project, earlier: Callable[[], None]):
     ]
 
 
+def test_another_order_is_named_and_a_new_entry_is_no_other_order(project):
+    before = {"toy.yaml: losses": ["distance", "square"], "toy.yaml: steps": ["D", "G"]}
+    write_manifest(CODE | {"order": before})
+    commit()
+    write_lock()
+    write_manifest(CODE | {"order": {"toy.yaml: losses": ["distance", "new", "square"], "toy.yaml: steps": ["G", "D"]}})
+    assert causes(TRAIN, read_lock()) == ["toy.yaml: steps: order  D, G -> G, D"]
+
+
 def test_that_code_changed_is_said_even_where_nobody_knows_how_it_was(project):
     lose()
     write_manifest({"files": {}, "packages": {}})

@@ -1,5 +1,7 @@
 """The manifests in `code/`: for each stage of each recipe, the hashes of the files that it imports.
 
+A manifest also has the order of the recipe's entries where a result depends on it (`order.py`), as DVC compares maps.
+
 Each stage of `dvc.yaml` that depends on `code/NAME.json` has such a file. Its command has the script
 (`python -m stages.metrics ...`, `python -m figura.launch train ...`), the recipe (a word that ends in .yaml) and
 perhaps a trained model (the output of another stage); the script's constants `READS` and `READS_OF_MODEL` list the
@@ -72,6 +74,8 @@ def _write_all() -> list[Path]:
         if instance.manifest is not None and instance.script is not None:
             code = code_of_instance(instance, found, params)
             content = {"files": code.files, "packages": code.packages}
+            if order := order_of(instance, params):
+                content["order"] = order
             contents[instance.manifest] = json.dumps(content, indent=0, sort_keys=True) + "\n"
             roots |= {top_of(p, key) if p.name.endswith(SUFFIXES) else p for key, p in code.sources.items()}
     KEPT.mkdir(parents=True, exist_ok=True)
@@ -110,6 +114,21 @@ def code_of_instance(instance: "Instance", others: list["Instance"], params: set
         if params is not None:
             params.add(path)
     return code_of(instance.modules, types)
+
+
+def order_of(instance: "Instance", params: set[Path]) -> dict[str, list[str]]:
+    """Return the order of the entries that count in the settings of an instance; add their files to `params`."""
+    from figura.code.order import orders
+
+    found = dict[str, list[str]]()
+    for name, key in instance.params:
+        if (path := Path(name)).suffix in (".yaml", ".yml") and path.is_file():
+            value: Any = _params(path)
+            for part in key.split("."):
+                value = value.get(part) if isinstance(value, dict) else None
+            found |= {f"{name}: {where}": names for where, names in orders(value, key)}
+            params.add(path)
+    return found
 
 
 @cache

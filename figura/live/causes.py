@@ -1,4 +1,4 @@
-"""Why a stage runs: the settings, code files, packages and data that differ from its entry in `dvc.lock`."""
+"""Why a stage runs: settings, their order, code files, packages and data that differ from its entry in `dvc.lock`."""
 
 import json
 import os
@@ -120,6 +120,16 @@ def _code(instance: Instance, before: Mapping[str, str | None]) -> Iterator[str]
     if len(files) > MOST:
         yield f"code: {len(files) - MOST} more files"
     yield from (f"package: {line}" for line in differences(earlier.get("packages", {}), now["packages"]))
+    yield from _reordered(earlier.get("order", {}), now.get("order", {}))
+
+
+def _reordered(before: Mapping[str, list[str]], now: Mapping[str, list[str]]) -> Iterator[str]:
+    """Yield a line for each map whose entries, those on both sides, changed their order."""
+    for key in sorted(before.keys() & now.keys()):
+        common = {*before[key]} & {*now[key]}
+        old, new = ([name for name in one[key] if name in common] for one in (before, now))
+        if old != new:
+            yield f"{key}: order  {', '.join(old)} -> {', '.join(new)}"
 
 
 def _changed(before: Mapping[str, str], now: Mapping[str, str]) -> Iterator[str]:

@@ -16,12 +16,16 @@ LAUNCH = "figura.launch"
 
 @dataclass(frozen=True)
 class Instance:
-    """A stage of `dvc.yaml`, or one instance of a `foreach`: its name, command, dependencies and outputs."""
+    """A stage of `dvc.yaml`, or one instance of a `foreach`: its name, command, dependencies and outputs.
+
+    `params` are params files, each with a dotted key.
+    """
 
     name: str
     command: tuple[str, ...]
     deps: tuple[str, ...]
     outs: tuple[str, ...]
+    params: tuple[tuple[str, str], ...] = ()
 
     @property
     def manifest(self) -> Path | None:
@@ -127,6 +131,8 @@ def _filled(name: str, stage: Mapping[str, Any], values: Mapping[str, str]) -> I
     try:
         command = stage.get("cmd", "")
         text = " && ".join(map(fill, command)) if isinstance(command, list) else fill(command)
-        yield Instance(name, tuple(text.split()), paths(stage.get("deps")), paths(stage.get("outs")))
+        params = [one if isinstance(one, Mapping) else {"params.yaml": [one]} for one in stage.get("params") or ()]
+        keys = ((fill(path), fill(key)) for one in params for path, several in one.items() for key in several or ())
+        yield Instance(name, tuple(text.split()), paths(stage.get("deps")), paths(stage.get("outs")), tuple(keys))
     except KeyError:
         return

@@ -11,7 +11,7 @@ import pytest
 from loading import modules_loaded_by
 
 from figura.base.yaml12 import read_yaml
-from figura.code.manifests import code_of_instance
+from figura.code.manifests import code_of_instance, order_of
 from figura.recipe.pipeline import Instance, instances
 
 ROOT = Path(__file__).parents[2]
@@ -86,8 +86,9 @@ def test_manifests_in_git_are_those_of_the_code() -> None:
     stale = []
     for one in WITH_CODE:
         assert one.manifest is not None
-        code = code_of_instance(one, INSTANCES)
-        if json.loads((ROOT / one.manifest).read_text()) != {"files": code.files, "packages": code.packages}:
+        code, order = code_of_instance(one, INSTANCES), order_of(one, set())
+        content = {"files": code.files, "packages": code.packages} | ({"order": order} if order else {})
+        if json.loads((ROOT / one.manifest).read_text()) != content:
             stale.append(str(one.manifest))
     assert stale == [], "run `figura why`, or `dvc repro`, and commit code/"
 
@@ -105,6 +106,8 @@ stages:
       deps:
         - code/train-${key}.json
         - weights/${key}/start
+      params:
+        - ${item.params}: [losses, steps]
 """
 
 
@@ -147,6 +150,9 @@ def test_only_what_changed_is_written(project: Path) -> None:
         ("mine/scores.py", "class Far:\n    side = 1\n", False),
         ("mine/losses.py", "class Wing:\n    pass  # a comment\n", False),
         ("mine/losses.py", "class Wing:\n    side = 1\n", True),
+        ("a.yaml", "losses: {wing: {type: mine.losses.Wing}}\nsteps: {D: {every: 1}, G: {after: 0}}\n", True),
+        ("a.yaml", "losses: {wing: {type: mine.losses.Wing}}\nsteps: {D: {every: 2}, G: {after: 0}}\n", False),
+        ("a.yaml", "losses: {wing: {type: mine.losses.Wing}}\nsteps: {G: {after: 0}, D: {every: 2}}\n", True),
         ("a.yaml", "losses: {}\n", True),
     ):
         (project / file).write_text(text)
