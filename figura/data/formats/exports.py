@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 from figura.base.errors import UserError
 from figura.base.file_kinds import HEAD, kind_of
-from figura.base.files import open_regular, read_json
+from figura.base.files import open_regular, read_json, real_path
 from figura.data.formats.coco import KEYPOINTS, read_elements, read_head, read_pairs, read_records
 from figura.data.formats.keypoint_sets import SETS
 from figura.data.formats.records import Size, UnusableError, is_finite, whole_number
@@ -235,12 +235,12 @@ def _of_xml(path: Path) -> str:
 
 
 def json_files(folder: Path) -> list[Path]:
-    """Return the JSON files below a folder, sorted, without hidden ones and links."""
+    """Return the JSON files below a folder, sorted, without hidden ones and links, except to DVC's cache."""
     found = []
     for parent, folders, names in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         found += [Path(parent, name) for name in sorted(names) if name.endswith(".json") and name[0] != "."]
-    return [file for file in found if not file.is_symlink()]
+    return [file for file in found if real_path(file, folder) == Path(os.path.realpath(file.parent), file.name)]
 
 
 def _of_other_files(folder: Path) -> str:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from figura.base.errors import UserError
-from figura.base.files import read_bytes
+from figura.base.files import read_bytes, real_path
 from figura.base.pictures import LARGEST, SUFFIXES, Reading, decode_raw
 
 LAYOUTS = f"A|B images ({', '.join(SUFFIXES)}), or the folders a and b with files of the same names"
@@ -77,7 +77,7 @@ def find_pairs(folder: Path, root: Path, parts: tuple[str, ...] | None = None) -
     """
     parts = parts or sides(folder)
     for part in parts:
-        if _leaves(folder / part, root):
+        if real_path(folder / part, root) is None:
             return [], [Fault(part, "path leaves the data root", _target(folder / part))]
     files = {part: _images(folder, part) for part in parts}
     pairs: list[Pair] = []
@@ -110,13 +110,9 @@ def _pair(folder: Path, name: str, files: Mapping[str, list[str]], root: Path) -
         if len(same) > 1:
             return Fault(first, "two files with one name", ", ".join(sorted(same)))
         path = folder / same[0]
-        if path.is_symlink() and _leaves(path, root):
+        if path.is_symlink() and real_path(path, root) is None:
             return Fault(first, "path leaves the data root", f"{same[0]} is a link to {_target(path)}")
     return Pair(name, tuple(same[0] for same in files.values()))
-
-
-def _leaves(path: Path, root: Path) -> bool:
-    return not Path(_target(path)).is_relative_to(_target(root))
 
 
 def _target(path: Path) -> str:

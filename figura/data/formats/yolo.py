@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 
 from figura.base.errors import UserError
-from figura.base.files import read_text
+from figura.base.files import read_text, real_path
 from figura.data.formats.exports import OF_COUNT, Entry, Export, entry_of
 from figura.data.formats.keypoint_sets import SETS
 from figura.data.formats.pair_files import SUFFIXES
@@ -147,10 +147,9 @@ def _place(name: str, bases: list[Path], root: Path) -> Path | None:
     for base in bases:
         for said in (name, name.removeprefix("../"), name.removeprefix("./")):
             try:
-                place = (base / said).resolve()
-                if place.is_relative_to(root) and place.exists():
+                if (place := real_path(base / said, root)) is not None and place.exists():
                     return place
-            except (OSError, ValueError, RuntimeError):
+            except (OSError, ValueError):
                 continue
     return None
 
@@ -168,7 +167,7 @@ def _entries(
     for picture in pictures:
         yield Entry(picture, None)
         place = label_of(picture)
-        if not (root / place).resolve().is_relative_to(root):
+        if real_path(root / place, root) is None:
             yield Entry(picture, UnusableError("path leaves the data root", Path(place).name), place)
         elif (root / place).is_file():
             yield from _rows(root / place, picture, place, names, shape)

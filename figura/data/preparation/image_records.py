@@ -9,6 +9,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from figura.base.errors import UserError
+from figura.base.files import real_path
 from figura.base.pictures import Orientation, picture_facts
 from figura.data.formats.records import (
     Conventions,
@@ -201,7 +202,8 @@ class ImageRecords:
         except UnusableError as error:
             outside = error
         if (found := self._files.nearest(name)) and not self._is_anothers(found, name):
-            return found, Path(os.path.realpath(self.folder / found))
+            place = self.folder / found
+            return found, real_path(place, self.root) or Path(os.path.realpath(place))
         if outside:
             raise outside
         return name, path

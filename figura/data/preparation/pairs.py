@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from figura.base.errors import UserError
+from figura.base.files import real_path
 from figura.base.pictures import encode_png, other_files
 from figura.data.formats.pair_files import LAYOUTS, Fault, Loaded, Pair, find_pairs, load_pair, sides, split_folders
 from figura.data.preparation.outcome import Outcome, Repaired, Repairs
@@ -157,7 +158,7 @@ class PairPreparation(PicturePreparation):
             self.left_out += other_files(
                 entry.name for entry in os.scandir(source / part) if os.path.isfile(entry.path)
             )
-        pairs, twice = _once(source, pairs)
+        pairs, twice = _once(source, root, pairs)
         faults += twice
         self.records += len(pairs) + len(faults)
         self.statistics |= {split: PairStatistics() for split in splits}
@@ -204,7 +205,7 @@ def _layout_there(folder: Path) -> str:
     return f". {folder.parent} holds {', '.join(names[:8]) or 'no folders'}"
 
 
-def _once(source: Path, pairs: Sequence[Pair]) -> tuple[list[Pair], list[Fault]]:
+def _once(source: Path, root: Path, pairs: Sequence[Pair]) -> tuple[list[Pair], list[Fault]]:
     """Return the pairs without files of earlier pairs, and faults of the others, which are links to them.
 
     Hard links are separate files: DVC's cache may create them for any equal files, only on one machine.
@@ -212,7 +213,7 @@ def _once(source: Path, pairs: Sequence[Pair]) -> tuple[list[Pair], list[Fault]]
     seen: dict[tuple[str, ...], str] = {}
     once, twice = [], []
     for pair in pairs:
-        files = tuple(os.path.realpath(source / file) for file in pair.files)
+        files = tuple(str(real_path(source / file, root)) for file in pair.files)
         before = seen.setdefault(files, pair.name)
         if before == pair.name:
             once.append(pair)
