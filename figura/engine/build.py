@@ -210,7 +210,8 @@ def start_networks(recipe: Recipe, accelerator: Accelerator) -> tuple[Networks, 
             print(f"network {name!r} starts from {source}", flush=True)
     for name in networks.keys() - {trained for step in recipe.steps.values() for trained in step.trains}:
         networks[name].eval().requires_grad_(False)  # frozen, running statistics included
-    if accelerator.num_processes > 1 and recipe.train.sync_batch_norm:
+    on_cpu = accelerator.device.type == "cpu" and not recipe.train.compile  # compiled ones have their own sums
+    if recipe.train.sync_batch_norm and (accelerator.num_processes > 1 or on_cpu):
         for network in networks.values():
             share_batch_norms(network)
     # not wrapped in DistributedDataParallel: a step averages gradients itself (see engine/averaging.py)

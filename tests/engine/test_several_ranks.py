@@ -103,6 +103,26 @@ def test_alone_it_is_the_usual_batch_norm():
         assert torch.equal(plain.eval()(images()), shared.eval()(images()))
 
 
+def test_alone_on_a_cpu_gradients_are_those_of_float64():
+    """PyTorch's own adds up channels last in float32, one value after the other."""
+    generator = torch.Generator().manual_seed(3)
+    x, slopes = (torch.randn(8, 16, 81, 81, generator=generator) * 3 + 1 for _ in range(2))
+    outcomes = {}
+    for kind in ("true", "plain", "shared"):
+        net = nn.Sequential(nn.BatchNorm2d(16))
+        if kind == "shared":
+            share_batch_norms(net)
+        dtype = torch.float64 if kind == "true" else torch.float32
+        batch = x.to(dtype).contiguous(memory_format=torch.channels_last).requires_grad_()
+        net.to(dtype)(batch).backward(slopes.to(dtype).contiguous(memory_format=torch.channels_last))
+        outcomes[kind] = [batch.grad, net[0].weight.grad, net[0].bias.grad, net[0].running_mean, net[0].running_var]
+    errors = {
+        kind: max(float((a - b).norm() / b.norm()) for a, b in zip(outcomes[kind], outcomes["true"], strict=True))
+        for kind in ("plain", "shared")
+    }
+    assert errors["shared"] < 1e-5 < errors["plain"]
+
+
 WHOLE, SEED = 8, 5
 
 
