@@ -89,11 +89,14 @@ def test_an_altered_metric_and_a_rerun_that_breaks_are_reported(
 
 def test_only_this_repository_with_the_label_reaches_the_gpu_and_only_protected_branches_keep_results() -> None:
     jobs = named("reproduce")["jobs"]
-    (keep,) = (one for one in jobs["reproduce"]["steps"] if one.get("run") == "dvc push")
+    (keep,) = (one for one in jobs["reproduce"]["steps"] if "dvc push" in one.get("run", ""))
     assert keep["if"] == "${{ success() && github.ref_protected }}"
+    assert keep["run"].startswith("if git diff --quiet HEAD -- dvc.lock; then")
     words = " ".join(jobs["reproduce"]["if"].split())
     assert "github.event.pull_request.head.repo.full_name == github.repository && contains(" in words
     assert "'reproduce'" in words
+    assert words.startswith("vars.DVC_REMOTE_URL != '' && (")  # a fork has no runner
+    assert jobs["reproduce"]["steps"][0]["with"]["clean"] is False
     assert "self-hosted" not in jobs["comment"]["runs-on"]
 
 
