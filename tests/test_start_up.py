@@ -13,6 +13,7 @@ import pytest
 import toy
 from dvc.env import DVC_STAGE
 
+from figura.base.errors import UserError
 from figura.base.yaml12 import to_yaml
 from figura.code.manifests import KEPT
 from figura.live.causes import causes, print_causes, read_lock, told
@@ -261,6 +262,14 @@ def test_data_that_another_stage_wrote_anew_and_the_command_are_named(project):
     assert causes(TRAIN, read_lock()) == ["data: data/prepared/ramps, which prepare wrote anew", "the command"]
     more = replace(TRAIN, deps=(*TRAIN.deps, "weights/toy/start"))
     assert "data: weights/toy/start (new)" in causes(more, read_lock())
+
+
+def test_conflicts_in_the_lock_are_named(project):
+    text = Path("dvc.lock").read_text()
+    Path("dvc.lock").write_text(f"{text}<<<<<<< HEAD\n  a: 1\n=======\n  a: 2\n>>>>>>> other\n")
+    line = len(text.splitlines()) + 1
+    with pytest.raises(UserError, match=rf"^dvc\.lock:{line}: a conflict .* either\), .* then run `dvc repro`$"):
+        read_lock()
 
 
 @pytest.mark.parametrize("text", [None, "", "- 1\n", "stages: [\n", "stages: {}\n"])

@@ -45,8 +45,8 @@ def parse_yaml(text: str, source: str) -> Any:
     """Return the value of a YAML text of one document; None if it is empty.
 
     Raises:
-        UserError: not YAML, a tag, a key that is duplicate or not text, more than `MOST` values, or nested more than
-            `DEEPEST` deep. The message starts with `source`, such as a path.
+        UserError: not YAML, conflicts of a merge, a tag, a key that is duplicate or not text, more than `MOST` values,
+            or nested more than `DEEPEST` deep. The message starts with `source`, such as a path.
     """
     try:
         loader = _Loader(text)
@@ -56,6 +56,7 @@ def parse_yaml(text: str, source: str) -> Any:
         _count(node, 1, {})
         return loader.construct_document(node)
     except yaml.MarkedYAMLError as error:
+        refuse_conflicts(text, source)
         mark = error.problem_mark
         where = f"{source}:{mark.line + 1}:{mark.column + 1}" if mark else source
         what = "" if type(error) is yaml.MarkedYAMLError else "not valid YAML: "
@@ -65,6 +66,16 @@ def parse_yaml(text: str, source: str) -> Any:
         raise UserError(f"{source}: nested more than {DEEPEST} deep") from None
     except (yaml.YAMLError, OverflowError, ValueError, LookupError) as error:  # `"\UFFFFFFFF"`, `!!bool 5`
         raise UserError(f"{source}: not valid YAML: {str(error).splitlines()[0]}") from None
+
+
+def refuse_conflicts(text: str, source: str) -> None:
+    """Raise UserError with the line if a text has the markers of conflicts that `git merge` left."""
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.startswith("<<<<<<< "):
+            raise UserError(
+                f"{source}:{number}: a conflict that git could not merge; keep one side of each (of dvc.lock, either), "
+                "remove the lines <<<<<<<, ======= and >>>>>>>, then run `dvc repro`"
+            )
 
 
 class _Loader(yaml.SafeLoader):

@@ -14,10 +14,11 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from figura.base.errors import UserError
-from figura.base.files import git
+from figura.base.files import dvc_cache, git
 from figura.base.tables import as_text
 from figura.base.yaml12 import read_yaml
 from figura.commands import parser_of
@@ -48,6 +49,7 @@ def main(arguments: list[str]) -> None:
     if recipe.train.steps is None:
         raise UserError(f"{file}: train.epochs: a race counts iterations; write train.steps instead")
     rungs = _rungs(args.rungs, recipe.train.steps)
+    _check_cache()
 
     from figura.commands.rungs import compare, on_validation, settings_of
 
@@ -78,6 +80,16 @@ def main(arguments: list[str]) -> None:
     subprocess.run([*DVC, "exp", "remove", "--quiet", *at_rungs], check=False)
     print(f"\n{winner} wins; {trained + sum(counts.values()):,} of {whole:,} iterations were trained")
     print("\n".join(f"dvc exp apply {name}" for name in seeds))
+
+
+def _check_cache() -> None:
+    """Raise UserError if DVC could not make copies of this project: it writes the cache's path as ASCII there."""
+    cache = dvc_cache(Path.cwd())
+    if cache is not None and not str(cache.absolute()).isascii():
+        raise UserError(
+            f"{cache}: has letters beyond ASCII, with which DVC's `exp run --temp` and `--queue` fail; set another "
+            "cache: `dvc cache dir --local /folder`"
+        )
 
 
 def _rungs(text: str, steps: int) -> list[int]:

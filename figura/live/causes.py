@@ -12,7 +12,7 @@ from ruamel.yaml.error import YAMLError
 
 from figura.base.errors import UserError
 from figura.base.files import git
-from figura.base.yaml12 import read_yaml
+from figura.base.yaml12 import read_yaml, refuse_conflicts
 from figura.code.manifests import KEPT
 from figura.recipe.pipeline import PIPELINE, Instance, instances
 
@@ -42,10 +42,17 @@ def told(name: str, found: list[str]) -> list[str]:
 
 
 def read_lock() -> Lock:
-    """Return the stages in `dvc.lock`, by name; empty if the file is missing or unreadable."""
+    """Return the stages in `dvc.lock`, by name; empty if the file is missing or unreadable.
+
+    Raises:
+        UserError: it has conflicts of a merge.
+    """
     try:
         return YAML(typ="safe").load(LOCK.read_bytes()).get("stages") or {}  # like DVC
-    except (OSError, YAMLError, AttributeError):
+    except YAMLError:
+        refuse_conflicts(LOCK.read_text("utf-8", "replace"), str(LOCK))
+        return {}
+    except (OSError, AttributeError):
         return {}
 
 

@@ -133,6 +133,8 @@ def test_a_structure_is_what_dvc_reads(text):
         ("a: {b: 1, 'b': 2}", ":1:11: a key stands twice: b"),
         ("<<: {a: 1}\n<<: {b: 1}", ":2:1: a key stands twice: <<"),
         ("a: [b, c\n", ":2:1: not valid YAML: while parsing a flow sequence"),
+        ("a: 1\n<<<<<<< HEAD\nb: 1\n=======\nb: 2\n>>>>>>> x\n", ":2: a conflict that git could not merge; keep one"),
+        ("a:\n<<<<<<< HEAD\n  b: 1\n=======\n  b: 2\n>>>>>>> x\n", ":2: a conflict that git could not merge; keep"),
         ("a: 1\n---\nb: 1", ":2:1: not valid YAML: expected a single document"),
         ("a: *b", ":1:4: not valid YAML: found undefined alias"),
         ("<<: 1", ":1:5: not valid YAML: while constructing a mapping"),

@@ -98,3 +98,14 @@ def test_what_cannot_be_raced_is_refused(changes, message, monkeypatch):
     with pytest.raises(UserError) as refused:
         main([word for option in (options | changes).items() for word in option])
     assert str(refused.value).startswith(message)
+
+
+def test_a_cache_with_which_dvc_makes_no_copies_is_refused_with_the_cure(tmp_path, monkeypatch):
+    folder = tmp_path / "für mich"
+    (folder / ".dvc").mkdir(parents=True)
+    (folder / "dvc.yaml").write_text("vars: [{recipes: {pose: {params: pose.yaml}}}]\n")
+    (folder / "pose.yaml").write_text((ROOT / POSE).read_text())
+    monkeypatch.chdir(folder)
+    race = ["--recipe", "pose", "--metric", "AP", "--rungs", "1", "-S", "seed=1,2"]
+    with pytest.raises(UserError, match=r"für mich/\.dvc/cache: has letters beyond ASCII.*`dvc cache dir --local"):
+        main(race)
