@@ -142,17 +142,18 @@ def _path(node: ast.AST) -> str:
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
         parts = [node.left, node.right]
     elif isinstance(node, ast.Call) and _name(node.func) in ("Path", "PurePath", "join", "joinpath"):
-        parts = [*([node.func.value] if _name(node.func) == "joinpath" else []), *node.args]
+        of = [node.func.value] if isinstance(node.func, ast.Attribute) and node.func.attr == "joinpath" else []
+        parts = [*of, *node.args]
     texts = [_path(part) for part in parts]
     return "/".join(texts) if all(texts) else ""
 
 
 def _twice(node: ast.AST) -> str:
     """Return `parent.parent` and the like for an attribute of an attribute, or a call in a call, of one name."""
-    inner = node.value if isinstance(node, ast.Attribute) else None
-    if isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Call):
-        node, inner = node.func, node.args[0].func
-    name = _name(node)
+    outer, inner = node, node.value if isinstance(node, ast.Attribute) else None
+    if isinstance(node, ast.Call) and node.args and isinstance(first := node.args[0], ast.Call):
+        outer, inner = node.func, first.func
+    name = _name(outer)
     return f"{name}.{name}" if inner is not None and name and _name(inner) == name else ""
 
 
