@@ -179,7 +179,8 @@ def find(name: str) -> Found | None:
         for suffix in SUFFIXES if rest else ():
             if (file := folder.with_name(folder.name + suffix)).is_file():
                 return Found(file, above, key.with_name(file.name).as_posix())
-    if rest and _roots(top) and (spec := _spec(name)) is not None and spec.origin and os.path.isfile(spec.origin):
+    folders = tuple(str(root.joinpath(*rest[:-1])) for root in _roots(top)) if rest else ()
+    if folders and (spec := _spec(name, folders)) is not None and spec.origin and os.path.isfile(spec.origin):
         file, package = Path(spec.origin), spec.submodule_search_locations is not None
         place = key / file.name if package else key.with_name(file.name)
         return Found(file, name if package else above, place.as_posix())
@@ -187,14 +188,14 @@ def find(name: str) -> Found | None:
 
 
 @cache
-def _spec(name: str) -> ModuleSpec | None:
+def _spec(name: str, folders: tuple[str, ...] | None = None) -> ModuleSpec | None:
     """Return what the finders of this process know of a module: `pip install -e` adds some beside Python's own.
 
-    For a module in a package, only theirs count, as Python's own would need the package imported.
+    For a module in a package, whose `folders` are given, only theirs count, as Python's own need the package imported.
     """
     own = (BuiltinImporter, FrozenImporter, PathFinder)
-    finders = [one for one in sys.meta_path if "." not in name or one not in own]
-    return next((spec for one in finders if (spec := one.find_spec(name, None)) is not None), None)
+    finders = [one for one in sys.meta_path if folders is None or one not in own]
+    return next((spec for one in finders if (spec := one.find_spec(name, folders)) is not None), None)
 
 
 @cache
@@ -241,7 +242,7 @@ def _is_own(path: Path, key: str) -> bool:
 
 def top_of(path: Path, key: str) -> Path:
     """Return the top-level folder or file of a module: `/p/models` for /p/models/vunet/losses.py."""
-    return path.parents[key.count("/") - 1] if "/" in key and path.as_posix().endswith(f"/{key}") else path
+    return path.parents[key.count("/") - 1] if "/" in key else path
 
 
 @cache

@@ -77,7 +77,10 @@ def _write_all() -> list[Path]:
             if order := order_of(instance, params):
                 content["order"] = order
             contents[instance.manifest] = json.dumps(content, indent=0, sort_keys=True) + "\n"
-            roots |= {top_of(p, key) if p.name.endswith(SUFFIXES) else p for key, p in code.sources.items()}
+            tops = {
+                p: top_of(p, key) for key, p in code.sources.items() if p.name.endswith(SUFFIXES) and key[0] not in "/."
+            }
+            roots |= {tops.get(p, p) for p in code.sources.values()}
     KEPT.mkdir(parents=True, exist_ok=True)
     changed = [path for path, text in contents.items() if not path.is_file() or path.read_text() != text]
     for path in changed:

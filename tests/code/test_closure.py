@@ -148,7 +148,7 @@ def test_an_edit_of_a_package_that_pip_installed_as_editable_counts(
     (tmp_path / "lab/pyproject.toml").write_text(build)
     (package / "__init__.py").touch()
     (package / "losses.py").write_text("from mylab import tables\nclass Wing:\n    factor = 1.0\n")
-    (package / "tables.py").touch()
+    (package / "tables.py").write_text("from pathlib import Path\nTABLE = Path(__file__).parents[0]\n")
     python = installed(tmp_path, *options, "-e", str(tmp_path / "lab"))
 
     def ask() -> list[str]:
