@@ -36,14 +36,15 @@ class Patches(ExampleDataset):
 
     An example has `hq`, the patch, and `lq`, the input, float32 `(3, height, width)` and `(3, height / scale, width /
     scale)` in [-1, 1] (v / 127.5 - 1), RGB; with `sharpening`, `sharp`; each baseline under its own name, both of hq's
-    size; `index`, an integer, and `name`, the path below the split's folder without suffix.
+    size; `index`, an integer, and `name`, the path below the split's folder without suffix; `grey`, 1 for a file of one
+    channel of colour, else 0.
 
     Raises ValueError for a `size` that is no multiple of `scale`, and UserError for a folder that is missing or has no
     image as large as a patch. An unreadable image, or a small one whose header has no size, raises UserError when it is
     read.
     """
 
-    names: ClassVar[tuple[str, ...]] = ("lq", "hq", "index", "name")
+    names: ClassVar[tuple[str, ...]] = ("lq", "hq", "index", "name", "grey")
 
     @classmethod
     def provides(cls, arguments: Mapping[str, Any]) -> tuple[str, ...]:
@@ -112,8 +113,8 @@ class Patches(ExampleDataset):
         return index if size is None else tuple(side // self.scale for side in size)
 
     def row(self, index: int) -> dict[str, int | float | str]:
-        """Return the image's `file` below the split's folder, whether it is `grey`, and its size if known."""
-        row: dict[str, int | float | str] = {"file": self.paths[index].as_posix(), "grey": int(self.grey[index])}
+        """Return the `file` of the image below the split's folder, and its size in pixels if the header has it."""
+        row: dict[str, int | float | str] = {"file": self.paths[index].as_posix()}
         if (size := self.sizes[index]) is not None:
             row["height"], row["width"] = size
         return row
@@ -132,7 +133,8 @@ class Patches(ExampleDataset):
         if self.sharpening is not None:
             others["sharp"] = normalised(sharp)
         name = self.paths[index].with_suffix("").as_posix()
-        return {"lq": normalised(lq), "hq": normalised(hq), **others, "index": index, "name": name}
+        grey = int(self.grey[index])
+        return {"lq": normalised(lq), "hq": normalised(hq), **others, "index": index, "name": name, "grey": grey}
 
     def _pictures(self, image: Image, index: int, random: np.random.Generator) -> tuple[Image, Image, Image]:
         """Return the input, the patch, and the sharpened patch, uint8 (height, width, 3), of an image."""

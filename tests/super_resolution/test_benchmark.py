@@ -59,7 +59,7 @@ def test_patches_say_which_files_are_grey(tmp_path):
     for name, mode in {"a": "L", "b": "RGB", "c": "LA"}.items():
         Image.new(mode, (8, 8), 7 if mode == "L" else (7,) * len(mode)).save(folder / f"{name}.png")
     patches = Patches(root=str(tmp_path), split="train", scale=2, size=None)
-    assert [patches.row(index)["grey"] for index in range(3)] == [1, 0, 1]
+    assert [patches[index]["grey"] for index in range(3)] == [1, 0, 1]
 
 
 @pytest.mark.parametrize("scale", [2, 3, 4])

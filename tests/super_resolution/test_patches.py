@@ -31,10 +31,10 @@ def test_an_example(place, tmp_path):
     (tmp_path / place / "notes.txt").write_text("no image")
     (tmp_path / place / ".hidden.png").write_text("no image")
     dataset = patches(tmp_path, baselines=("bicubic", "lanczos"))
-    assert dataset.row(0) == {"file": "a.JPG", "grey": 0, "height": 12, "width": 20}
+    assert dataset.row(0) == {"file": "a.JPG", "height": 12, "width": 20}
     assert len(dataset) == 2
     found = example(dataset, 1)
-    assert tuple(found) == ("lq", "hq", "bicubic", "lanczos", "index", "name")
+    assert tuple(found) == ("lq", "hq", "bicubic", "lanczos", "index", "name", "grey")
     assert set(dataset.provides({"baselines": ["bicubic", "lanczos"]})) == set(found)
     assert (found["index"], found["name"]) == (1, "b/one")
     centre = image[2:10, 6:14]
