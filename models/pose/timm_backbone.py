@@ -1,12 +1,15 @@
 """Backbones from the package `timm` (figura's extra `timm`)."""
 
 from importlib import import_module
+from pathlib import Path
 from typing import Any, ClassVar
 
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from figura.base.errors import UserError, install
+from models.images.weight_files import WeightFile
+from models.pose.resnet import UNCOUNTED
 
 MOST = 16  # pixels from cell to cell
 
@@ -20,7 +23,8 @@ class TimmBackbone(nn.Module):
 
     Args:
         model: timm's name of the model, such as `convnext_tiny.fb_in1k`.
-        pretrained: whether `load_pretrained` lets timm download weights.
+        pretrained: weights for `load_pretrained`: a safetensors file with timm's names of the tensors, or true to let
+            timm download its own. Tensors of layers that the network lacks, such as the classifier, are ignored.
         options: further arguments of `timm.create_model`.
 
     Raises:
@@ -30,7 +34,7 @@ class TimmBackbone(nn.Module):
 
     passes_arguments_to: ClassVar[str] = "timm"
 
-    def __init__(self, *, model: str, pretrained: bool = False, options: dict[str, Any] | None = None) -> None:
+    def __init__(self, *, model: str, pretrained: bool | str = False, options: dict[str, Any] | None = None) -> None:
         super().__init__()
         strides = _create(model, options, pretrained=False).feature_info.reduction()
         fitting = [index for index, stride in enumerate(strides) if stride <= MOST]
@@ -43,14 +47,22 @@ class TimmBackbone(nn.Module):
         self.last_axis = str(getattr(self.model, "output_fmt", "NCHW")).upper().endswith("NHWC")
 
     def load_pretrained(self) -> None:
-        """Download timm's weights if `pretrained` is set. Raises UserError if it cannot."""
-        if not self.pretrained:
-            return
-        try:
-            published = _create(self.name, self.options, pretrained=True, out_indices=(self.place,))
-        except (OSError, ValueError) as error:
-            raise UserError(f"{error}; leave `pretrained` out to train from scratch") from error
-        self.model.load_state_dict(published.state_dict())
+        """Load the weights selected by `pretrained`, if any.
+
+        Raises:
+            UserError: they cannot be downloaded, the file is missing, or a tensor is missing or has a wrong shape.
+        """
+        if isinstance(self.pretrained, str):
+            shapes = {n: tuple(t.shape) for n, t in self.model.state_dict().items() if not n.endswith(UNCOUNTED)}
+            remedy = f"give `pretrained` a file with the weights of timm's {self.name}, or leave it out"
+            weights = WeightFile("timm weights", remedy).read(Path(self.pretrained), shapes)
+            self.model.load_state_dict(weights, strict=False)
+        elif self.pretrained:
+            try:
+                published = _create(self.name, self.options, pretrained=True, out_indices=(self.place,))
+            except (OSError, ValueError) as error:
+                raise UserError(f"{error}; leave `pretrained` out to train from scratch") from error
+            self.model.load_state_dict(published.state_dict())
 
     def forward(self, x: Tensor) -> Tensor:
         height, width = x.shape[-2:]

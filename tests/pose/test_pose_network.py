@@ -329,7 +329,7 @@ class Patches(nn.Module):
 
 
 @pytest.mark.parametrize("output_fmt", ["NCHW", "NHWC"])
-def test_timm_backbone(output_fmt, monkeypatch):
+def test_timm_backbone(output_fmt, tmp_path, monkeypatch):
     calls, created = [], []
 
     def create_model(name, pretrained, features_only, **options):
@@ -352,6 +352,23 @@ def test_timm_backbone(output_fmt, monkeypatch):
     for height, width in ((65, 65), (193, 97)):
         cells = ((height - 1) // 8 + 1, (width - 1) // 8 + 1)
         assert built(torch.randn(1, 3, height, width))["cif"].shape == (1, 17, 5, *cells)
+    own = {name: torch.rand_like(tensor) for name, tensor in created[-1].state_dict().items()}
+    path, calls[:] = tmp_path / "w.safetensors", []
+    save_file({**own, "classifier.weight": torch.zeros(5, 10)}, path)
+    other = PoseNetwork(backbone={**backbone, "pretrained": str(path)}, heads=COCO_HEADS)
+    other.load_pretrained()
+    assert all(torch.equal(tensor, own[name]) for name, tensor in other.base_net.model.state_dict().items())
+    assert not any(pretrained for _, pretrained, _, _ in calls)
+    for name, tensor, message in (
+        ("convolutions.1.bias", None, r"w.safetensors has no tensor 'convolutions.1.bias'; give `pretrained` a file"),
+        ("convolutions.1.bias", torch.zeros(9), r"convolutions.1.bias has shape \(9,\), expected \(10,\); give"),
+    ):
+        save_file({key: value for key, value in (own | {name: tensor}).items() if value is not None}, path)
+        with pytest.raises(UserError, match=message):
+            other.load_pretrained()
+    path.unlink()
+    with pytest.raises(UserError, match=r"no file .*w.safetensors; give `pretrained` a file .* timm's patches"):
+        other.load_pretrained()
     with pytest.raises(ValueError, match=r"patches has maps of stride 32; at most 16"):
         PoseNetwork(backbone={**backbone, "options": {"out_indices": (3,)}}, heads=COCO_HEADS)
     with pytest.raises(ValueError, match=r"'patches': timm refuses .*hight"):
