@@ -213,6 +213,18 @@ class Evaluation:
         rows = zip(*columns, np.split(self._kept[wrong], others), strict=True)
         return [ImageMatches(*row) for row in rows][:images]
 
+    def closest(self) -> Integers:
+        """Return for each annotation in `truth` the result in its image with the highest overlap, -1 without results.
+
+        No overlap is too low, and a result may be the closest of several annotations; of equals the best score counts.
+        """
+        closest = np.full(len(self.truth), -1)
+        for cells in self._cells:
+            overlaps = np.where((cells.results >= 0)[..., None], cells.overlaps, -1.0)
+            best = np.take_along_axis(cells.results, overlaps.argmax(axis=1), axis=1)
+            closest[cells.truth] = self._kept[best]
+        return closest
+
     def _tables(self, weights: Floats) -> tuple[Floats, Floats, Floats]:
         """Return average precision (samples, T, categories, ranges) and recall (samples, T, categories, ranges, M).
 

@@ -17,7 +17,7 @@ from pydantic import Field
 
 from figura.dump import Dump
 from figura.report.interfaces import Bootstrap, Estimate, NotApplicableError, Score
-from models.pose.argument_types import Distances, skeleton_of
+from models.pose.argument_types import Distances, Positive, skeleton_of
 from models.pose.coco_evaluation import Evaluation, Ranges, Record
 from models.pose.dump_evaluation import estimates, evaluate
 
@@ -129,16 +129,18 @@ class MedianPoseAP(OfPeople, Score):
         judged = [one for one in whole.truth if one["num_keypoints"] and not one["iscrowd"]]
         if not judged:
             raise NotApplicableError(NO_JOINTS)
-        boxes = np.array([one["bbox"] for one in judged], dtype=np.float64)
-        joints = np.array([one["keypoints"] for one in judged], dtype=np.float64).reshape(len(judged), -1, 3)
-        pose = median_pose(joints, boxes)
-        places = boxes[:, None, :2] + pose * boxes[:, None, 2:]
-        keypoints = np.concatenate([places, np.ones((*places.shape[:2], 1))], axis=2).reshape(len(judged), -1)
-        people = [
-            {**one, "score": 1.0, "keypoints": flat} for one, flat in zip(judged, keypoints.tolist(), strict=True)
-        ]
+        people = median_people(judged)
         metrics = estimates(Evaluation(whole.truth, people, whole.image_ids, self.body.sigmas), bootstrap)
         return {name: metrics[name] for name in ("AP", "AP50")}
+
+
+def median_people(truth: Sequence[Record]) -> list[dict[str, Any]]:
+    """Return a result for each annotated person: the median pose of all, stretched to the person's box."""
+    boxes = np.array([one["bbox"] for one in truth], dtype=np.float64)
+    joints = np.array([one["keypoints"] for one in truth], dtype=np.float64).reshape(len(truth), -1, 3)
+    places = boxes[:, None, :2] + median_pose(joints, boxes) * boxes[:, None, 2:]
+    keypoints = np.concatenate([places, np.ones((*places.shape[:2], 1))], axis=2).reshape(len(truth), -1)
+    return [{**one, "score": 1.0, "keypoints": flat} for one, flat in zip(truth, keypoints.tolist(), strict=True)]
 
 
 def median_pose(joints: NDArray[np.float64], boxes: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -176,19 +178,21 @@ class BoxAP(Score):
 
 
 def joint_distances(
-    truth: Sequence[Record], people: Sequence[Record | None]
+    truth: Sequence[Record], people: Sequence[Record | None], lengths: NDArray[np.float64] | None = None
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.float64]]:
     """Compare annotated people with those found for them: three arrays (n, K).
 
     They are: which joints are labelled, which of these the found person has (confidence above 0), and the distances of
-    the joints as fractions of the height of the annotated box. Nobody found (None) has no joints.
+    the joints as fractions of `lengths` (n,), by default the height of the annotated box. Nobody found (None) has no
+    joints.
     """
     joints = np.array([one["keypoints"] for one in truth], dtype=np.float64).reshape(len(truth), -1, 3)
     nobody = [0.0] * joints[0].size
     found = np.array([nobody if one is None else one["keypoints"] for one in people]).reshape(joints.shape)
     labelled = joints[..., 2] > 0
-    heights = np.array([one["bbox"][3] for one in truth], dtype=np.float64)
-    away = np.linalg.norm(found[..., :2] - joints[..., :2], axis=2) / heights[:, None]
+    if lengths is None:
+        lengths = np.array([one["bbox"][3] for one in truth], dtype=np.float64)
+    away = np.linalg.norm(found[..., :2] - joints[..., :2], axis=2) / lengths[:, None]
     return labelled, labelled & (found[..., 2] > 0), away
 
 
@@ -243,3 +247,62 @@ class KeypointErrors(OfPeople, Score):
             if counted := {name: float(a / b) for name, (a, b) in own.items() if b}:
                 metrics[keypoint] = counted
         return metrics
+
+
+@dataclass(eq=False)
+class TorsoPCK(OfPeople, Score):
+    """The fraction of correct joints as published for Leeds Sports, FLIC and others (PCK, Yang and Ramanan 2013).
+
+    A joint is correct within a fraction of the torso, which is the distance from the left shoulder to the right hip of
+    the annotation, as in the evaluation of Yang et al. 2016 (github.com/bearpaw/eval_pose). `PCK` counts all labelled
+    joints of all annotated people; joints that the result lacks (confidence 0) are wrong, and so are all joints in an
+    image without results. A person's result is that with the highest OKS of the image's 20 best, however low, because
+    pictures may show people without annotation. `median_pose` is the PCK of a baseline (see `MedianPoseAP`). `people`
+    counts people with a torso; those `without_torso`, with one end not labelled or both ends in one place, are left
+    out. PCK by joint follows.
+
+    The first arguments, and `skeleton`, are those of `OfPeople`.
+
+    Args:
+        within: distance of a correct joint, as a fraction of the torso.
+        torso: its ends.
+    """
+
+    within: Positive = 0.2
+    torso: tuple[str, str] = ("left_shoulder", "right_hip")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if unknown := [name for name in self.torso if name not in self.body.keypoints]:
+            raise ValueError(f"torso: {unknown[0]!r} is none of the joints {', '.join(self.body.keypoints)}")
+        self.ends = [self.body.keypoints.index(name) for name in self.torso]
+
+    def __call__(self, dump: Dump, bootstrap: Bootstrap) -> dict[str, Estimate | float | int]:
+        whole = self.evaluation(dump)
+        closest = whole.closest().tolist()
+        judged = [place for place, one in enumerate(whole.truth) if one["num_keypoints"] and not one["iscrowd"]]
+        if not judged:
+            raise NotApplicableError(NO_JOINTS)
+        joints = np.array([whole.truth[place]["keypoints"] for place in judged], dtype=np.float64)
+        start, end = np.moveaxis(joints.reshape(len(judged), -1, 3)[:, self.ends], 1, 0)
+        lengths = np.linalg.norm(start[:, :2] - end[:, :2], axis=1)
+        known = (start[:, 2] > 0) & (end[:, 2] > 0) & (lengths > 0)
+        if not known.any():
+            raise NotApplicableError(f"no annotated person has a torso: {' and '.join(self.torso)}")
+        places = np.array(judged)[known].tolist()
+        truth = [whole.truth[place] for place in places]
+        people = [whole.results[closest[place]] if closest[place] >= 0 else None for place in places]
+        image = np.searchsorted(whole.image_ids, [one["image_id"] for one in truth])
+        labelled, both, away = joint_distances(truth, people, lengths[known])
+        hits = both & (away <= self.within)
+        _, baseline, away = joint_distances(truth, median_people(truth), lengths[known])
+
+        def share(correct: NDArray[np.bool_]) -> Estimate:
+            above, below = (np.bincount(image, one.sum(axis=1), len(whole.image_ids)) for one in (correct, labelled))
+            return bootstrap.share(above, below)
+
+        metrics: dict[str, Estimate | float | int] = {"PCK": share(hits)}
+        metrics |= {"median_pose": share(baseline & (away <= self.within))}
+        metrics |= {"people": len(truth), "without_torso": len(judged) - len(truth)}
+        counts = zip(self.body.keypoints, hits.sum(axis=0).tolist(), labelled.sum(axis=0).tolist(), strict=True)
+        return metrics | {keypoint: right / total for keypoint, right, total in counts if total}

@@ -17,7 +17,7 @@ from figura.data.formats.skeletons import skeleton_from
 from figura.report.interfaces import Bootstrap, NotApplicableError
 from models.pose.argument_types import skeleton_of
 from models.pose.coco_evaluation import Evaluation
-from models.pose.coco_scores import BoxAP, KeypointAP, KeypointErrors, MedianPoseAP
+from models.pose.coco_scores import BoxAP, KeypointAP, KeypointErrors, MedianPoseAP, TorsoPCK
 from models.pose.dump_evaluation import evaluate
 from models.pose.field_scores import FieldMaxima, maxima
 
@@ -152,6 +152,71 @@ def test_distances_of_joints(tmp_path):
     assert found["foot"] == {"PCK_5": 0, "PCK_10": 0}
 
 
+def test_joints_within_a_fifth_of_the_torso(tmp_path):
+    """People whose torso is their 100 pixels from head to foot: 20 pixels are correct, 21 are not."""
+    torso = {"torso": ("head", "foot"), "skeleton": SKELETON}
+    truth = [
+        person(1, 30),
+        person(1, 150, number=2),
+        person(2, 30, number=3),
+        person(2, 150, flags=(2, 0), number=4),  # no torso
+        person(3, 30, number=5),
+        person(3, 150, flags=(0, 0), number=6, iscrowd=1),
+    ]
+    results = [
+        pose(1, 30, 0.2, off=20),  # closest to the first, though the next has a better score
+        pose(1, 30, 0.9, off=50),  # closest to the second, 70 pixels away
+        pose(2, 30, 0.9, off=-21) | {"keypoints": [30.0, 20.0, 0.9, 9.0, 120.0, 0.9]},
+        pose(2, 150, 0.9),
+    ]
+    figures = TorsoPCK("poses", "people", "truth", **torso)(dump(tmp_path, [1, 2, 3, 4], truth, results), BOOTSTRAP)
+    found = numbers(figures)
+    # Of eight joints: two of the first, none of the second, one head of the third, none in the image without results.
+    assert found["PCK"] == pytest.approx(3 / 8)
+    assert (found["head"], found["foot"]) == pytest.approx((2 / 4, 1 / 4))
+    assert (found["people"], found["without_torso"]) == (4, 1)
+    assert found["median_pose"] == 1  # all stand alike in their boxes
+    assert figures["PCK"]["low"] < found["PCK"] < figures["PCK"]["high"]
+    lacking = dump(tmp_path / "lacking", [1], truth[:1], [pose(1, 30, 0.9, confidences=(0.9, 0.0))])
+    assert numbers(TorsoPCK("poses", "people", "truth", **torso)(lacking, BOOTSTRAP))["PCK"] == 1 / 2
+    strict = TorsoPCK("poses", "people", "truth", within=0.19, **torso)
+    assert numbers(strict(dump(tmp_path / "one", [1], truth[:1], results[:1]), BOOTSTRAP))["PCK"] == 0
+    half = dump(tmp_path / "half", [1], [person(1, 30, flags=(2, 0))], results[:1])
+    with pytest.raises(NotApplicableError, match="no annotated person has a torso: head and foot"):
+        strict(half, BOOTSTRAP)
+    with pytest.raises(ValueError, match="torso: 'left_shoulder' is none of the joints head, foot"):
+        TorsoPCK("poses", "people", "truth", skeleton=SKELETON)
+
+
+def test_the_torsos_of_drawn_people_are_measured_one_by_one(tmp_path):
+    """COCO's joints, several people and results an image, in NumPy without anything of the module."""
+    truth, results = drawn("keypoints")
+    ids = [one["id"] for one in truth["images"]]
+    names, hits, total, skipped = COCO_PERSON.keypoints, 0, 0, 0
+    for one in truth["annotations"]:
+        joints = np.reshape(one["keypoints"], (17, 3))
+        shoulder, hip = (joints[names.index(name)] for name in ("left_shoulder", "right_hip"))
+        if one["iscrowd"] or not one["num_keypoints"]:
+            continue
+        if not (shoulder[2] and hip[2]):
+            skipped += 1
+            continue
+        labelled = joints[:, 2] > 0
+        best, highest = None, -1.0
+        own = [result for result in results if result["image_id"] == one["image_id"]]
+        for result in sorted(own, key=lambda result: -result["score"])[:20]:
+            away = np.linalg.norm(np.reshape(result["keypoints"], (17, 3))[:, :2] - joints[:, :2], axis=1)
+            oks = np.exp(-(away**2) / (2 * one["area"] * (2 * np.array(COCO_PERSON.sigmas)) ** 2))[labelled].mean()
+            if oks > highest:
+                best, highest = away, oks
+        total += int(labelled.sum())
+        hits += int((best[labelled] <= 0.2 * np.linalg.norm(shoulder[:2] - hip[:2])).sum())
+    rows = dump(tmp_path, ids, truth["annotations"], results)
+    found = numbers(TorsoPCK("poses", "people", "truth")(rows, BOOTSTRAP))
+    assert (found["PCK"], found["without_torso"]) == (pytest.approx(hits / total), skipped)
+    assert 0.5 < found["PCK"] < found["median_pose"] < 1  # they stand in the median pose, with noise
+
+
 def test_nobody_found_and_nobody_there(tmp_path):
     alone = dump(tmp_path / "a", [1, 2], [person(1, 30)], [])
     nobody = dump(tmp_path / "b", [1, 2], [], [pose(2, 30, 0.9)])
@@ -160,7 +225,9 @@ def test_nobody_found_and_nobody_there(tmp_path):
     found = numbers(errors(alone, BOOTSTRAP))
     assert (found["recall"], found["PCK_5"], found["found"]) == (0, 0, 0)
     assert "distance" not in found
-    for score in (ap, errors, MedianPoseAP("poses", "people", "truth", skeleton=SKELETON)):
+    torso = TorsoPCK("poses", "people", "truth", torso=("head", "foot"), skeleton=SKELETON)
+    assert numbers(torso(alone, BOOTSTRAP))["PCK"] == 0
+    for score in (ap, errors, torso, MedianPoseAP("poses", "people", "truth", skeleton=SKELETON)):
         with pytest.raises(NotApplicableError, match="no annotated person has a labelled keypoint"):
             score(nobody, BOOTSTRAP)
     with pytest.raises(NotApplicableError, match="no annotation has a box"):
