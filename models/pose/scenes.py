@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, NamedTuple, cast
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, cast
 
 import cv2
 import numpy as np
@@ -84,7 +84,7 @@ class Scenes(ExampleDataset):
     `{id, name}`; field f detects the category at index f) are by default those of the prepared dataset; without its
     facts, COCO's skeleton and the file's categories by id. Without `augmentation`, the longer side is resized to `side`
     pixels and the picture centred on a square; with `multiple`, on the smallest canvas whose sides are a multiple of it
-    plus one (16 for a backbone of stride 16).
+    plus one (16 for a backbone of stride 16); a `side` of 0 then keeps the size of each picture.
 
     The dataset uses images with at least one annotation (not a crowd region) that a head can learn from, and with
     `min_keypoint_annotations` persons with a labelled keypoint (default 1; 0 without a keypoint head). `keep_empty`
@@ -119,7 +119,7 @@ class Scenes(ExampleDataset):
         *,
         root: str,
         split: str,
-        side: Side,
+        side: Side | Literal[0],
         heads: Annotated[dict[str, dict[str, Any]], Field(min_length=1)],
         skeleton: dict[str, Any] | None = None,
         categories: list[dict[str, Any]] | None = None,
@@ -135,6 +135,8 @@ class Scenes(ExampleDataset):
     ) -> None:
         if multiple is not None and augmentation is not None:
             raise ValueError(f"multiple {multiple}: pictures of a dataset with augmentation are squares of `side`")
+        if not side and multiple is None:
+            raise ValueError("side 0, which keeps the size of pictures, needs `multiple`; squares need a side")
         self.side, self.multiple, self.augmentation = side, multiple, augmentation
         self.joints, self.truth = joints, truth
         if (facts := Path(root, FACTS)).is_file():
@@ -217,7 +219,8 @@ class Scenes(ExampleDataset):
         """Return height and width of the picture."""
         if self.multiple is None:
             return self.side, self.side
-        span = fit_to_multiple(*self.table.size(int(self.rows[index])), self.side, self.multiple).span
+        width, height = self.table.size(int(self.rows[index]))
+        span = fit_to_multiple(width, height, self.side or max(width, height), self.multiple).span
         return int(span[1]) + 1, int(span[0]) + 1
 
     def example(self, index: int, random: np.random.Generator) -> Example:
@@ -253,7 +256,8 @@ class Scenes(ExampleDataset):
         image, scene = self.table.image(row), self.table.annotations(row)
         height, width = image.shape[:2]
         if self.multiple is not None:
-            placement, colour = fit_to_multiple(width, height, self.side, self.multiple), MEAN_COLOUR
+            longer = self.side or max(width, height)
+            placement, colour = fit_to_multiple(width, height, longer, self.multiple), MEAN_COLOUR
         elif self.augmentation is None:
             placement, colour = fitted(width, height, self.side), MEAN_COLOUR
         else:

@@ -291,6 +291,11 @@ def test_native_aspect_and_the_way_back(make):
     joint = example["to_original"] @ np.array([50 * 64 / 79, 25 * 47 / 59, 1.0])
     np.testing.assert_allclose(joint, [50, 25], atol=1e-4)
     assert (example["width"], example["height"]) == (WIDTH, HEIGHT)
+    whole = make(side=0, multiple=16)
+    assert whole.group(0) == whole[0]["image"].shape[1:] == (65, 81)
+    np.testing.assert_allclose(whole[0]["to_original"][:, :2], np.eye(2), atol=1e-6)
+    with pytest.raises(ValueError, match="side 0, which keeps the size of pictures, needs `multiple`"):
+        make(side=0)
     with pytest.raises(ValueError, match="multiple 16: pictures of a dataset with augmentation"):
         make(multiple=16, augmentation=augmentation())
 
