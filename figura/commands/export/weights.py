@@ -7,7 +7,7 @@ from pathlib import Path
 from figura.base.checksums import write_sums
 from figura.base.errors import UserError
 from figura.base.files import replacing, replacing_folder, write_text
-from figura.base.yaml12 import read_yaml, to_yaml
+from figura.base.yaml12 import to_yaml
 from figura.engine.weights import save_tensors
 from figura.evaluation.model_folder import model_recipe
 from figura.evaluation.trained import load_trained
@@ -20,25 +20,24 @@ PREDICTION = ("evaluate", "predict", "metrics", "runtime")
 def export_model(model: Path, recipe: Recipe, output: Path) -> list[str]:
     """Write a model folder that needs no other file to predict: weights in half precision, and the whole recipe.
 
-    Other files in `output`, such as a card, stay. Return a line for each file.
+    A card in `output`, README.md, stays. Return a line for each file.
 
     Raises:
         UserError: weights cannot be read, or do not fit float16; or `output` cannot be written.
     """
     networks = load_trained(model, recipe)[1]
-    content, given = model_recipe(model), read_yaml(recipe.path)
+    content = model_recipe(model) | recipe.model_dump(include=set(PREDICTION), by_alias=True)
     with replacing_folder(output) as folder:
-        if output.is_dir():
-            shutil.copytree(output, folder, dirs_exist_ok=True)
         for name, network in networks.items():
             tensors = {key: t.half() if t.is_floating_point() else t for key, t in network.state_dict().items()}
             if large := [key for key, t in tensors.items() if t.is_floating_point() and not t.isfinite().all()]:
                 raise UserError(f"{model}: {name}.{large[0]} has values beyond the range of float16, 65504")
             save_tensors({key: t.contiguous() for key, t in tensors.items()}, folder / f"{name}.safetensors")
-        write_text(folder / "recipe.yaml", to_yaml(content | {key: given[key] for key in PREDICTION if key in given}))
+        write_text(folder / "recipe.yaml", to_yaml(content))
         shutil.copyfile(model / "provenance.json", folder / "provenance.json")
-        (folder / "SHA256SUMS").unlink(missing_ok=True)
         write_sums(folder)
+        if (card := output / "README.md").is_file():
+            shutil.copyfile(card, folder / card.name)
     return [f"{output / name}.safetensors: written in half precision" for name in networks]
 
 
