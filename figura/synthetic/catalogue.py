@@ -14,7 +14,7 @@ from typing import Self
 
 import cv2
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from figura.base.pictures import encode_png
 from figura.synthetic.canvas import Canvas, Piece, disc, extent
@@ -24,7 +24,7 @@ from figura.synthetic.pose import Pose, draw_pose, draw_turn
 from figura.synthetic.processes import in_processes
 from figura.synthetic.randomness import SPLITS, Split, Stream, generator, pick
 from figura.synthetic.scene import OVERSAMPLING
-from figura.synthetic.settings import Counts, PoseName, Shares, ViewName
+from figura.synthetic.settings import Counts, DrawnSettings, PoseName, Shares, ViewName
 from figura.synthetic.wardrobe import BLACK, FLOOR, LAMP, Items, Wardrobe, draw_wardrobe
 
 WALL: Colour = (190, 203, 208)
@@ -43,10 +43,8 @@ SHIFT = 0.04  # of the side: maximum distance of a person from the centre
 BEARDS = 0.3
 
 
-class CatalogueSettings(BaseModel):
-    """The settings of the catalogue pairs; their values are in `data/params.yaml`."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
+class CatalogueSettings(DrawnSettings):
+    """The settings of the catalogue pairs; their values are in `data/params.yaml`. `test_seed` keeps the wardrobe."""
 
     image_size: int = Field(ge=32, le=1024, description="side of label map and photo, pixels")
     pairs: Counts
@@ -150,7 +148,7 @@ def draw_pair(settings: CatalogueSettings, *, seed: int, split: Split, index: in
 
     The label map has sharp edges: each pixel has one label's colour exactly. The photo's edges are smooth.
     """
-    staged = stage(settings, generator(seed, Stream.PAIR, split, index), seed)
+    staged = stage(settings, generator(settings.seed_of(split, seed), Stream.PAIR, split, index), seed)
     label_map, edge = staged.label_map(), staged.edge
     silhouette = label_map.max(axis=2) > 0
     label_map[edge:][~silhouette[edge:]] = FLOOR

@@ -52,7 +52,7 @@ def draw_day_night(
     settings: CatalogueSettings, *, seed: int, split: Split, index: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Draw scene `index` by day and by night, uint8 (side, side, 3) BGR; always the same for the same arguments."""
-    random = generator(seed, Stream.DAY_NIGHT, split, index)
+    random = generator(settings.seed_of(split, seed), Stream.DAY_NIGHT, split, index)
     staged = stage(settings, random, seed)
     window = _window(random, staged.side, staged.lamp_side)
     silhouette = staged.label_map().max(axis=2) > 0

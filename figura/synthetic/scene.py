@@ -49,6 +49,7 @@ class Scene:
 
 def draw_scene(settings: SyntheticSettings, *, seed: int, split: Split, index: int) -> Scene:
     """Draw scene `index` of a split; always the same for the same arguments."""
+    seed = settings.seed_of(split, seed)
     random = generator(seed, Stream.SCENE, split, index)
     side = settings.image_size * OVERSAMPLING
     stage = Stage(side, horizon=float(random.uniform(0.28, 0.45)) * side, light=float(random.uniform(-1.0, 1.0)))

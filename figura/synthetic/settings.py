@@ -4,7 +4,7 @@ from typing import Annotated, Literal, Self, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-from figura.synthetic.randomness import SPLITS
+from figura.synthetic.randomness import SPLITS, Split
 
 PoseName = Literal["standing", "walking", "waving", "sitting", "crouching", "arms_up"]
 ViewName = Literal["front", "back", "side"]
@@ -31,10 +31,20 @@ class Counts(BaseModel):
     test: int = Field(ge=1)
 
 
-class SyntheticSettings(BaseModel):
-    """The entry `synthetic` of a dataset. Lengths are fractions of the image side; each map of shares sums to 1."""
+class DrawnSettings(BaseModel):
+    """Base of the settings of drawn datasets."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+    test_seed: int | None = Field(default=None, ge=0, description="of the split `test`; null: `seed`, as of the others")
+
+    def seed_of(self, split: Split, seed: int) -> int:
+        """Return the seed of a split's scenes and people, given that of the dataset."""
+        return seed if split != "test" or self.test_seed is None else self.test_seed
+
+
+class SyntheticSettings(DrawnSettings):
+    """The entry `synthetic` of a dataset. Lengths are fractions of the image side; each map of shares sums to 1."""
 
     image_size: int = Field(ge=64, le=1024, description="side of the square images, pixels")
     jpeg_quality: int = Field(ge=1, le=100)

@@ -16,14 +16,16 @@ from pycocotools.coco import COCO
 from pydantic import ValidationError
 
 from figura.data.formats.coco import KEYPOINTS
-from figura.synthetic import SyntheticSettings, write_synthetic
+from figura.synthetic import SyntheticSettings, staging, write_synthetic
 from figura.synthetic.canvas import Canvas, instance_of
-from figura.synthetic.catalogue import CatalogueSettings
+from figura.synthetic.catalogue import CatalogueSettings, write_catalogue
+from figura.synthetic.day_night import write_day_night
 from figura.synthetic.figure import build
 from figura.synthetic.identity import draw_identity
 from figura.synthetic.pose import Pose, draw_pose, place
 from figura.synthetic.resampling import cubic, enlarge, linear, sample
 from figura.synthetic.scene import compose, draw_scene
+from figura.synthetic.settings import Counts
 from figura.synthetic.staging import Stage, draw_actors, overlap, stand
 
 SIDE = 400
@@ -306,6 +308,43 @@ def test_the_same_seed_gives_the_same_bytes_for_any_number_of_workers(folder, tm
         mine, whole = (json.loads((root / f"{split}.json").read_text()) for root in (tmp_path, folder))
         assert mine["images"] == whole["images"][:count]
         assert mine["annotations"] == whole["annotations"][: len(mine["annotations"])]
+
+
+@pytest.mark.parametrize(
+    ("write", "drawn"),
+    [
+        (write_synthetic, settings(scenes={"train": 3, "validation": 2, "test": 2}, people_per_scene={1: 1.0})),
+        *((write, CATALOGUE.model_copy(update={"pairs": Counts(train=3, validation=2, test=2)}))
+          for write in (write_catalogue, write_day_night)),
+    ],
+    ids=["people", "pairs", "day and night"],
+)  # fmt: skip
+def test_a_seed_of_the_test_split_draws_test_anew_and_no_other_byte(write, drawn, tmp_path):
+    for name, seed in (("before", None), ("same", 7), ("after", 8)):
+        write(drawn.model_copy(update={"test_seed": seed}), 7, tmp_path / name, False, workers=1)
+    before, same, after = (
+        {path.relative_to(tmp_path / name): path.read_bytes() for path in (tmp_path / name).rglob("*.*")}
+        for name in ("before", "same", "after")
+    )
+    assert before == same
+    assert before.keys() == after.keys()
+    assert {path for path in before if before[path] != after[path]} == {path for path in before if "test" in str(path)}
+
+
+def test_no_person_of_a_new_test_split_is_in_another_one(monkeypatch):
+    drawn: dict[tuple, set[str]] = {}
+
+    def recorded(random, **sizes):
+        person = draw_identity(random, **sizes)
+        drawn.setdefault(case, set()).add(repr(person))
+        return person
+
+    monkeypatch.setattr(staging, "draw_identity", recorded)
+    for case in (("train", None), ("validation", None), ("test", None), ("test", 8)):
+        for index in range(12):
+            draw_scene(settings(test_seed=case[1]), seed=7, split=case[0], index=index)
+    assert min(map(len, drawn.values())) >= 5
+    assert sum(map(len, drawn.values())) == len(set.union(*drawn.values()))
 
 
 def test_pictures_of_an_earlier_run_are_not_overwritten(folder):
