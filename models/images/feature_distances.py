@@ -33,7 +33,7 @@ from figura.base.errors import UserError
 from figura.base.sampling import evenly_spaced
 from figura.base.seeding import generator
 from figura.dump import Dump
-from figura.report.interfaces import Bootstrap, Estimate, NotApplicableError, Values
+from figura.report.interfaces import Bootstrap, Estimate, NotApplicableError, Values, rows_where
 from models.images import inception, vgg
 from models.images.scores import PictureScore, stacks
 
@@ -48,7 +48,8 @@ Extractor = Literal["random", "inception"]
 class SetScore(PictureScore):
     """Base class of distances between sets: selects images, targets and their features.
 
-    For `image` and `average` see `PictureScore`. `weights` is the file of `inception`; `random` has none.
+    For `image` and `average` see `PictureScore`. `weights` is the file of `inception`; `random` has none. With `where`,
+    only examples whose column of this name is not 0 are used.
     """
 
     def __init__(
@@ -60,11 +61,17 @@ class SetScore(PictureScore):
         average: str | None = None,
         weights: str | None = None,
         seed: int = 0,
+        where: str | None = None,
     ) -> None:
         super().__init__(mode, target, image, average)
+        self.where = where
         if (extractor == "inception") != (weights is not None):
             raise ValueError(f"weights {weights!r}: inception needs the path of a file, random takes none")
         self.extractor, self.weights, self.seed = extractor, weights, seed
+
+    def rows(self, dump: Dump) -> Dump:
+        """Return the rows to judge."""
+        return rows_where(dump.mode(self.mode), self.mode, self.where)
 
     def extract(self) -> Extract:
         """Load the network and return its features as a function of images."""
@@ -151,7 +158,7 @@ class FrechetDistance(SetScore):
     """
 
     def __call__(self, dump: Dump, bootstrap: Bootstrap) -> dict[str, Estimate | float | int]:
-        rows = dump.mode(self.mode)
+        rows = self.rows(dump)
         if len(rows) < 2:
             raise NotApplicableError(
                 f"{dump.folder}: mode {self.mode!r}: a Frechet distance needs 2 images, there is {len(rows)}"
@@ -219,7 +226,7 @@ class KernelDistance(SetScore):
     """
 
     def __call__(self, dump: Dump, bootstrap: Bootstrap) -> dict[str, Estimate | float | int]:
-        rows = dump.mode(self.mode)
+        rows = self.rows(dump)
         extract = self.extract()
         target = _features(rows, self.target, extract)
         if self.image is None:

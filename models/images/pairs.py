@@ -20,6 +20,7 @@ from models.images.augmentation import PairAugmentation, augment
 
 LEVELS = 16  # of each channel of an input, in a palette
 PALETTE_PAIRS = 1000  # that a palette is made of, at most
+LINEAR_VALUES = 2**26  # of all inputs that a linear map is fitted to, at most
 _SHOWN = 10  # faults listed in a message
 
 Side = Literal["x", "y"]
@@ -36,11 +37,12 @@ class ImagePairs(ExampleDataset):
     that they do not bleed into each other.
 
     An example has `x` and `y`, float32 `(channels, height, width)` in [-1, 1] (v / 127.5 - 1), RGB or grey; `index`, an
-    integer; `name`, the file's name without suffix. With `baselines`, the name of a split, an example also has two
+    integer; `name`, the file's name without suffix. With `baselines`, the name of a split, an example also has three
     pictures of y's shape, to compare a network with: `palette`, where each pixel has the mean colour that targets of
     this split have where the input has the colour of x, rounded to 16 levels a channel (the mean of all pixels, if it
-    has no such colour; of at most 1000 pairs); and `other`, the target of an unrelated pair of this split. Pairs of the
-    split are resized to `crop_size`, without augmentation.
+    has no such colour; of at most 1000 pairs); `linear`, a linear map of the whole x, fitted to the split by ridge
+    regression (of as many pairs as have 2^26 values of x; the penalty is their mean squared norm); and `other`, the
+    target of an unrelated pair of this split. Pairs of the split are resized to `crop_size`, without augmentation.
 
     `facts` are `image_size` (`crop_size`), `direction`, `x_channels`, `y_channels` and `label_maps`, if given.
 
@@ -54,7 +56,7 @@ class ImagePairs(ExampleDataset):
     @classmethod
     def provides(cls, arguments: Mapping[str, Any]) -> tuple[str, ...]:
         """Return the names in an example, with those of `baselines` if the arguments have them."""
-        return (*cls.names, *(("palette", "other") if arguments.get("baselines") is not None else ()))
+        return (*cls.names, *(("palette", "linear", "other") if arguments.get("baselines") is not None else ()))
 
     def __init__(
         self,
@@ -138,7 +140,10 @@ class ImagePairs(ExampleDataset):
         count = len(self.unrelated)
         other = (index * count // len(self) + count // 2) % count  # in the same split, not the pair itself
         palette = np.ascontiguousarray(self._palette[_colours(x)].transpose(2, 0, 1))
-        return {"palette": palette, "other": self.unrelated.example(other, random)["y"]}
+        unrelated = self.unrelated.example(other, random)["y"]
+        centre, inputs, weights, mean = self._linear
+        linear = np.clip(mean + (x.ravel() - centre) @ inputs.T @ weights, -1, 1)
+        return {"palette": palette, "linear": linear.reshape(unrelated.shape), "other": unrelated}
 
     @cached_property
     def _palette(self) -> NDArray[np.float32]:
@@ -153,6 +158,24 @@ class ImagePairs(ExampleDataset):
             sums += [np.bincount(places, channel.ravel(), colours) for channel in pair["y"]]
         means = np.where(counts > 0, sums / np.maximum(counts, 1), sums.sum(axis=1, keepdims=True) / counts.sum())
         return means.T.astype(np.float32)
+
+    @cached_property
+    def _linear(self) -> tuple[NDArray[np.float32], ...]:
+        """Ridge regression of targets on n inputs: the inputs' mean (p,), the inputs (n, p), weights (n, q), mean (q,).
+
+        The prediction is `mean + (x - centre) inputs' weights`, by n x n products (Saunders, Gammerman and Vovk 1998,
+        "Ridge regression learning algorithm in dual variables").
+        """
+        assert self.unrelated is not None
+        first = self.unrelated.example(0, np.random.default_rng(0))  # draws nothing
+        places = evenly_spaced(len(self.unrelated), max(1, LINEAR_VALUES // first["x"].size))
+        pairs = [self.unrelated.example(index, np.random.default_rng(0)) for index in places]
+        x, y = (np.stack([pair[side].ravel() for pair in pairs]) for side in ("x", "y"))
+        centre, mean = x.mean(axis=0), y.mean(axis=0)
+        x -= centre
+        products = x.astype(np.float64) @ x.T.astype(np.float64)
+        penalty = max(float(products.trace()) / len(products), 1e-12) * np.eye(len(products))
+        return centre, x, np.linalg.solve(products + penalty, y - mean).astype(np.float32), mean
 
     def _prepared(self, image: NDArray[np.uint8], side: Side) -> NDArray[np.uint8]:
         return resized(with_channels(image, self.channels[side]), self.load_size, nearest=side in self.label_maps)

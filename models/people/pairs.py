@@ -50,7 +50,9 @@ class PersonPairs(ExampleDataset):
     crop, with `index` as image id, and the area of the mask. `parts` adds `top`, `bottom`, `appearance_top`,
     `appearance_bottom`: masks of clothes like `mask`, zeros if unknown. `foreign` adds `foreign` and `foreign_id`: the
     crop of a different person (with `parts`, also `foreign_top` and `foreign_bottom`). Annotations without `person_id`
-    are each treated as a different person.
+    are each treated as a different person. `baselines`, the name of a split, adds two pictures to compare a network
+    with: `flat`, the `flat_colours` of the appearance's person, and with `parts` of its clothes, in the masks of the
+    target; and `other`, the crop of an unrelated person of this split, another one in each example if there are enough.
 
     Raises UserError for a dataset with other joints than `skeleton`, missing or damaged prepared
     files, and a split without usable persons.
@@ -85,6 +87,7 @@ class PersonPairs(ExampleDataset):
         parts: bool = False,
         foreign: bool = False,
         truth: bool = False,
+        baselines: str | None = None,
         skeleton: dict[str, Any] | None = None,
     ) -> None:
         self.image_size, self.margin = image_size, margin
@@ -92,22 +95,28 @@ class PersonPairs(ExampleDataset):
         self.parts = CLOTHES if parts else ()
         self.foreign, self.truth = foreign, truth
         # an instance can provide more names than its class declares
-        self.names = self.provides({"parts": parts, "foreign": foreign, "truth": truth})  # type: ignore[misc]
+        self.names = self.provides(  # type: ignore[misc]
+            {"parts": parts, "foreign": foreign, "truth": truth, "baselines": baselines}
+        )
         self.persons = Persons(Path(root), split, min_keypoints=min_keypoints, min_height=min_height)
         self.skeleton = self.persons.skeleton if skeleton is None else skeleton_from(skeleton)
         self._check_joints()
         everybody = np.arange(len(self.persons))
         self._targets, self._appearances = self._listed() if appearance == "pairs" else (everybody, everybody)
         self._group()
+        self.unrelated: Persons | None = None
+        if baselines is not None:
+            self.unrelated = Persons(Path(root), baselines, min_keypoints=min_keypoints, min_height=min_height)
 
     @classmethod
     def provides(cls, arguments: Mapping[str, Any]) -> tuple[str, ...]:
-        """Return `names` and the names that `parts`, `foreign` and `truth` add."""
+        """Return `names` and the names that `parts`, `foreign`, `truth` and `baselines` add."""
         foreign = ("foreign", "foreign_id") if arguments.get("foreign") else ()
         prefixes = ("", "appearance_", "foreign_") if foreign else ("", "appearance_")
         parts = CLOTHES if arguments.get("parts") else ()
         truth = ("truth",) if arguments.get("truth") else ()
-        return (*cls.names, *foreign, *(prefix + part for prefix in prefixes for part in parts), *truth)
+        baselines = ("flat", "other") if arguments.get("baselines") is not None else ()
+        return (*cls.names, *foreign, *(prefix + part for prefix in prefixes for part in parts), *truth, *baselines)
 
     @classmethod
     def facts(cls, arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -211,6 +220,11 @@ class PersonPairs(ExampleDataset):
             example["foreign"], foreign_masks = self._view(stranger)
             example["foreign_id"] = int(self.persons.ids[stranger])
             example |= {f"foreign_{part}": foreign_masks[part] for part in self.parts}
+        if self.unrelated is not None:
+            count = len(self.unrelated)
+            place = (index * count // len(self) + count // 2) % count  # in the same split, not the target itself
+            example["flat"] = flat_colours(appearance, other_masks, masks, self.background or 0.0)
+            example["other"], _ = self._view(place, self.unrelated)
         if self.truth:
             box = crop.box(self.persons.boxes[own])
             example["truth"] = Records([self._annotation(own, index, joints, box, float(masks["mask"].sum()))])
@@ -242,12 +256,33 @@ class PersonPairs(ExampleDataset):
         place = random.integers(len(self.persons) - self._length[person])
         return int(self._order[place + self._length[person] * (place >= self._first[person])])
 
-    def _view(self, index: int) -> tuple[NDArray[np.float32], dict[str, NDArray[np.float32]]]:
+    def _view(
+        self, index: int, persons: Persons | None = None
+    ) -> tuple[NDArray[np.float32], dict[str, NDArray[np.float32]]]:
         """Return the crop `(3, P, P)` and the masks `(1, P, P)`: `mask` and those of the parts."""
-        crop = square(self.persons.boxes[index], self.margin, self.image_size)
-        blue_first, mask = crop.view(self.persons.image(index), self.persons.mask(index), self.background)
-        masks = {part: crop.mask(self.persons.part(index, part)) for part in self.parts}
+        persons = persons or self.persons
+        crop = square(persons.boxes[index], self.margin, self.image_size)
+        blue_first, mask = crop.view(persons.image(index), persons.mask(index), self.background)
+        masks = {part: crop.mask(persons.part(index, part)) for part in self.parts}
         return channels_first(blue_first[..., ::-1]), {"mask": mask, **masks}
+
+
+def flat_colours(
+    shown: NDArray[np.float32],
+    shown_masks: Mapping[str, NDArray[np.float32]],
+    masks: Mapping[str, NDArray[np.float32]],
+    background: float,
+) -> NDArray[np.float32]:
+    """Paint masks (1, P, P) on a background, each in the median colour that a picture (3, P, P) has in its own one.
+
+    Later masks cover earlier ones. One that is empty in the picture is not painted.
+    """
+    painted = np.full_like(shown, background)
+    for name, mask in masks.items():
+        inside = shown[:, shown_masks[name][0] > 0.5]
+        if inside.size:
+            painted += mask * (np.median(inside, axis=1)[:, None, None] - painted)
+    return painted
 
 
 def read_pairs(path: Path, annotated: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -19,6 +19,7 @@ from models.images.feature_distances import (
     FrechetDistance,
     KernelDistance,
     Moments,
+    SetScore,
     batches_of,
     frechet_distance,
 )
@@ -78,6 +79,19 @@ def test_score_of_a_dump(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert baseline["value"] == pytest.approx(expected, rel=1e-6)
     same = FrechetDistance(mode="m", image="target", target="target", extractor="random")(dump, BOOTSTRAP)
     assert same["value"] == pytest.approx(0, abs=1e-5 * expected)
+
+
+@pytest.mark.parametrize("distance", [FrechetDistance, KernelDistance])
+def test_only_rows_whose_column_is_set_count(distance: type[SetScore], tmp_path: Path) -> None:
+    images, targets, kept = pictures(20) * 0.5, pictures(20, seed=1), torch.arange(20) % 3 == 0
+    whole = dump_of(tmp_path / "whole", image=images, target=targets, columns={"seen": kept.int().tolist()})
+    part = dump_of(tmp_path / "part", image=images[kept], target=targets[kept])
+    chosen, expected = (
+        distance(mode="m", image="image", target="target", extractor="random", where=where)(dump, BOOTSTRAP)
+        for dump, where in ((whole, "seen"), (part, None))
+    )
+    assert chosen["images"] == 7
+    assert chosen == pytest.approx(expected)
 
 
 def test_features_of_a_file_are_computed_once_for_all_scores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

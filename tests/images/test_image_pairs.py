@@ -60,12 +60,30 @@ def test_baselines_by_hand(tmp_path):
     arguments = {"load_size": 2, "crop_size": 2, "baselines": "train"}
     dataset = pairs(tmp_path, "test", **arguments)
     first, second = (example(dataset, index) for index in (0, 1))
-    assert tuple(first) == ImagePairs.provides(arguments) == ("x", "y", "index", "name", "palette", "other")
+    assert tuple(first) == ImagePairs.provides(arguments) == ("x", "y", "index", "name", "palette", "linear", "other")
     palette = [[40, 60], [45, 40]]  # (10 + 20 + 30 + 50 + 60 + 70) / 6, (40 + 80) / 2, and (240 + 120) / 8
     for one in (first, second):
         np.testing.assert_allclose(one["palette"], np.repeat([np.array(palette) / 127.5 - 1], 3, axis=0), atol=1e-6)
         assert one["palette"].dtype == np.float32
     assert [bytes_of(one["other"])[..., 0].tolist() for one in (first, second)] == [targets["2"], targets["1"]]
+
+
+def test_the_linear_baseline_is_ridge_regression(tmp_path):
+    """By the normal equations of centred pixels, where figura solves for one weight a pair."""
+    for split, count in (("train", 5), ("test", 3)):
+        for number in range(count):
+            write(tmp_path / f"{split}/{number}.png", noise(2, 4, 10 * count + number))
+    sizes = {"load_size": 2, "crop_size": 2}
+    fitted, judged = pairs(tmp_path, "train", **sizes), pairs(tmp_path, "test", **sizes, baselines="train")
+    x, y = (np.stack([example(fitted, i)[side].ravel() for i in range(5)]).astype(float) for side in ("x", "y"))
+    away = x - x.mean(axis=0)
+    penalty = (away**2).sum(axis=1).mean() * np.eye(12)
+    weights = np.linalg.inv(away.T @ away + penalty) @ away.T @ (y - y.mean(axis=0))
+    for index in range(3):
+        one = example(judged, index)
+        expected = y.mean(axis=0) + (one["x"].ravel() - x.mean(axis=0)) @ weights
+        assert one["linear"].dtype == np.float32
+        np.testing.assert_allclose(one["linear"], np.clip(expected, -1, 1).reshape(3, 2, 2), atol=1e-5)
 
 
 def test_in_the_same_split_no_pair_is_its_own_baseline(tmp_path):

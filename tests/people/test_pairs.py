@@ -284,6 +284,31 @@ def test_foreign_is_another_person(folder):
             assert abs(count - 80 / len(others)) < 20
 
 
+def test_baselines_are_flat_colours_and_unrelated_people(folder, tmp_path):
+    """Medians of the appearance in its masks, in the target's masks; crops of the other split in turn."""
+    top = {"parts": {"top": rle(rectangle(0, 0, 16, 16))}}
+    people = [person(1, 1, (0, 0, 16, 32), person_id=1, segmentation=rle(rectangle(0, 0, 16, 32)), **top),
+              person(2, 2, (32, 0, 16, 32), person_id=1, segmentation=rle(rectangle(32, 0, 48, 24)))]  # fmt: skip
+    root = write(tmp_path / "two", people, [noise(4), noise(5)], split="test")
+    (folder / "images/train").rename(root / "images/train")
+    (folder / "train.json").rename(root / "train.json")
+    chosen = {"split": "test", "parts": True, "margin": 0.0, "background": 0.25, "baselines": "train"}
+    dataset = pairs(root, **chosen)
+    assert {"flat", "other"} <= set(dataset.names) == set(PersonPairs.provides(chosen))
+    first, second = (draw(dataset, index) for index in (0, 1))
+    assert (first["annotation_id"], first["appearance_id"]) == (1, 2)
+    for one, parts in ((first, ["mask"]), (second, ["mask", "top"])):  # the first has an appearance without a top
+        expected = np.full((3, 16, 16), 0.25)
+        for name in parts:
+            other = second if one is first else first  # its target is this appearance
+            colour = np.median(other["target"][:, other[name][0] > 0.5].astype(float), axis=1)
+            expected += one[name] * (colour[:, None, None] - expected)
+        np.testing.assert_allclose(one["flat"], expected, atol=1e-6)
+    there = [draw(pairs(root, margin=0.0, background=0.25), index)["target"] for index in range(5)]
+    for one, place in ((first, 2), (second, 4)):  # five people: 0 + 5 // 2, then 5 // 2 + 5 // 2
+        np.testing.assert_array_equal(one["other"], there[place])
+
+
 def test_same_seed_same_example(folder):
     dataset = pairs(folder, parts=True, foreign=True)
     again = pickle.loads(pickle.dumps(dataset))  # as data loaders hand it to their processes

@@ -20,7 +20,9 @@ from pipeline.project import ROOT, Project, clone
 
 pytestmark = pytest.mark.slow
 PEOPLE, PAIRS = "data/params.yaml:datasets.people", "data/params.yaml:datasets.pairs"
-NEED_IDENTITIES = ("transfer", "copy_appearance", "clothes")  # COCO has none
+CLOTHES = ("clothes", "patterns", "patterns_real")
+FRECHET = ("frechet", "frechet_flat", "frechet_real")
+NEED_IDENTITIES = ("transfer", "copy_appearance", "flat", *CLOTHES, *FRECHET)  # COCO has none
 FACADES = ROOT.parent / "shared/data/facades_real"
 RECIPE = "recipes/pix2pix.yaml"
 OWN = {
