@@ -1,12 +1,14 @@
 """Train the settings of a grid only as far as they may still win.
 
 At each rung, a number of iterations, the settings that are left are experiments of DVC with `train.steps` of the rung,
-judged on the validation data. A setting stops if it is worse than the best by the paired comparison of `figura compare`
-and not in the better half. The others go on from their states. Those that reach the whole length are judged once more,
-and the best becomes a plain experiment of its recipe. `-S` is that of `dvc exp run --queue`; `-S seed=1,2,3` trains
-each setting with several seeds. What DVC prints goes to stderr. docs/sweeps.md explains races.
+judged on the validation data. A setting stops if it is not in the better half, and worse than the best by more than
+`--margin`, by the paired comparison of `figura compare`, corrected for the choice of the best. The others go on from
+their states. Those that reach the whole length are judged once more, and the best becomes a plain experiment of its
+recipe. `-S` is that of `dvc exp run --queue`; `-S seed=1,2,3` trains each setting with several seeds. What DVC prints
+goes to stderr. docs/sweeps.md explains races.
 """
 
+import math
 import os
 import re
 import signal
@@ -40,6 +42,7 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--recipe", required=True, help="name of the recipe in dvc.yaml, such as vunet")
     parser.add_argument("--metric", required=True, help="name in metrics.summary of the recipe, such as l1_person")
     parser.add_argument("--rungs", required=True, metavar="N,N", help="iterations after which settings may stop")
+    parser.add_argument("--margin", type=float, help="difference of the metric that does not matter (docs/sweeps.md)")
     parser.add_argument("-S", dest="grid", action="append", required=True, metavar="KEY=VALUE,VALUE", help="repeatable")
     args = parser.parse_args(arguments)
     file = recipe_file(args.recipe)
@@ -54,6 +57,7 @@ def main(arguments: list[str]) -> None:
     from figura.commands.rungs import compare, on_validation, settings_of
 
     settings, judged = settings_of(args.grid, args.recipe, file), on_validation(recipe)
+    margin = _margin(args.margin, settings, metric)
     whole, trained, at_rungs = sum(map(len, settings.values())) * recipe.train.steps, 0, list[str]()
     if not judged:
         print(f"{file}: evaluate.data has no split of its own, so the winner's metrics are those it was chosen by")
@@ -68,7 +72,7 @@ def main(arguments: list[str]) -> None:
             complete = {setting: list(seeds) for setting, seeds in runs.items() if seeds.keys() <= counts.keys()}
             if not complete:
                 raise UserError(f"all settings failed before iteration {rung:,}; {ABOVE}")
-            found = compare(complete, metric, args.recipe, file) if len(complete) > 1 else {}
+            found = compare(complete, metric, args.recipe, file, margin) if len(complete) > 1 else {}
             print(f"\n{_table(runs, found, counts, rung, metric)}", flush=True)
             left = [setting for setting, one in found.items() if one.goes_on] or list(complete)
             settings = {setting: settings[setting] for setting in left}
@@ -98,6 +102,18 @@ def _rungs(text: str, steps: int) -> list[int]:
     if not rungs or any(one >= other for one, other in zip([0, *rungs], rungs, strict=False)):
         raise UserError(f"--rungs {text}: expected rising iterations below train.steps, {steps:,}, such as 200,500")
     return rungs
+
+
+def _margin(given: float | None, settings: "Settings", metric: str) -> float:
+    """Return the difference that does not matter; it must be given where no seeds say how much trainings differ."""
+    if given is None and all(len(seeds) < 2 for seeds in settings.values()):
+        raise UserError(
+            f"--margin: with one seed a setting, nothing says how much {metric} differs between equal trainings; write "
+            "-S seed=1,2,3, or as --margin four times its standard deviation between seeds"
+        )
+    if given is not None and not 0 <= given < math.inf:
+        raise UserError(f"--margin {given:g}: expected 0 or more, in the unit of {metric}")
+    return given or 0.0
 
 
 def _experiments(settings: "Settings", recipe: str, steps: int, stage: str) -> dict[str, int]:

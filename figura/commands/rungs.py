@@ -1,5 +1,6 @@
 """The settings of a race, and which of them go on after a rung."""
 
+import math
 import re
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -14,7 +15,15 @@ from hydra.errors import HydraException
 from figura.base.errors import UserError, one_line
 from figura.base.files import short_name
 from figura.commands.compare.comparison import compare_revisions
-from figura.commands.compare.resampling import Direction, Effect, PairedBootstrap, PairedEstimate, effect_of, spread_of
+from figura.commands.compare.resampling import (
+    Direction,
+    Effect,
+    PairedBootstrap,
+    PairedEstimate,
+    Spread,
+    effect_of,
+    spread_of,
+)
 from figura.commands.compare.revisions import SEED, Files
 from figura.engine.build import on_split_of
 from figura.recipe.schema import Recipe
@@ -66,36 +75,43 @@ class Standing:
 
     Attributes:
         value: of the metric, the mean over seeds.
-        effect: its difference from the best; None for the best itself.
+        effect: its difference from the best, with intervals that hold for all pairs of settings at once; None for the
+            best itself.
+        margin: the difference from the best that does not matter.
         better_half: whether it is in the better half of the settings.
     """
 
     value: float
     effect: Effect | None
+    margin: float
     better_half: bool
 
     @property
     def worse(self) -> bool:
-        """Whether it is worse than the best beyond images, and beyond seeds if a setting has several."""
-        effect = self.effect
-        return effect is not None and (effect.beyond_images if effect.seeds is None else effect.beyond_seeds)
+        """Whether it is worse than the best by more than the margin, by all of its interval."""
+        if self.effect is None or self.effect.seeds is None:
+            return False
+        low, high = self.effect.seeds
+        return (low if self.effect.better == "lower" else -high) > self.margin
 
     @property
     def goes_on(self) -> bool:
-        """Whether it trains until the next rung. Half do in any case: an interval over images knows no seeds."""
+        """Whether it trains until the next rung. Half do in any case: who leads early need not win."""
         return self.better_half or not self.worse
 
     @property
     def cells(self) -> tuple[str, str, str, str]:
         """Its value, its difference from the best with the interval, and a verdict, as text."""
-        if self.effect is None:
+        if self.effect is None or self.effect.seeds is None:
             return f"{self.value:.4g}", "", "", "best"
-        low, high = self.effect.seeds or (self.effect.low, self.effect.high)
+        low, high = self.effect.seeds
         verdict = "stops" if not self.goes_on else "worse, better half" if self.worse else "no worse"
         return f"{self.value:.4g}", f"{self.effect.difference:+.3g}", f"[{low:+.3g}, {high:+.3g}]", verdict
 
 
-def compare(settings: Mapping[str, Sequence[str]], metric: str, recipe: str, file: Path) -> dict[str, Standing]:
+def compare(
+    settings: Mapping[str, Sequence[str]], metric: str, recipe: str, file: Path, margin: float
+) -> dict[str, Standing]:
     """Return how settings stand, the best first, given the experiments of each, and a name in `metrics.summary`.
 
     Raises:
@@ -111,18 +127,27 @@ def compare(settings: Mapping[str, Sequence[str]], metric: str, recipe: str, fil
         {setting: [estimates[one] for one in experiments] for setting, experiments in settings.items()},
         metrics.summary[metric].better,
         PairedBootstrap(metrics.bootstrap, metrics.confidence, result.recipe.seed),
+        margin,
     )
 
 
 def standings(
-    estimates: Mapping[str, Sequence[PairedEstimate]], better: Direction, bootstrap: PairedBootstrap
+    estimates: Mapping[str, Sequence[PairedEstimate]], better: Direction, bootstrap: PairedBootstrap, margin: float
 ) -> dict[str, Standing]:
-    """Return how settings stand, the best first, given the estimate of a metric for each of their seeds."""
+    """Return how settings stand, the best first, given the estimate of a metric for each of their seeds.
+
+    Which setting is the best is seen in the same figures. So the confidence is that of all pairs of settings at once
+    (Bonferroni): equal settings are called different in at most 1 - confidence of the races.
+    """
+    pairs = math.comb(len(estimates), 2)
+    bootstrap = PairedBootstrap(bootstrap.samples, 1 - (1 - bootstrap.confidence) / pairs, bootstrap.seed)
     spread = spread_of([[one["value"] for one in seeds] for seeds in estimates.values()])
+    if not spread.freedom:  # one seed a setting: Student's t over images, as a bootstrap is too short for such tails
+        spread = Spread(0.0, 1)
     values = {name: sum(one["value"] for one in seeds) / len(seeds) for name, seeds in estimates.items()}
     best, *others = sorted(values, key=lambda name: values[name] if better == "lower" else -values[name])
-    found = {best: Standing(values[best], None, better_half=True)}
+    found = {best: Standing(values[best], None, margin, better_half=True)}
     for index, name in enumerate(others, 1):
         effect = effect_of(estimates[best], estimates[name], better, spread, bootstrap)
-        found[name] = Standing(values[name], effect, better_half=index < len(values) / 2)
+        found[name] = Standing(values[name], effect, margin, better_half=index < len(values) / 2)
     return found

@@ -6,6 +6,7 @@ percentiles are too narrow for few groups (measured by `python -m bench.interval
 0 and 1, have a formula: where all values are equal, so are all resamples.
 """
 
+from functools import lru_cache
 from statistics import NormalDist
 
 import numpy as np
@@ -15,6 +16,7 @@ Floats = NDArray[np.float64]
 NORMAL = NormalDist()
 
 
+@lru_cache(maxsize=2)  # all metrics of as many groups have the same draws
 def draw_groups(samples: int, groups: int, seed: int) -> Floats:
     """Draw `samples` resamples of the size of the data; return the count of each group, (samples, groups)."""
     random = np.random.default_rng(seed)
