@@ -22,6 +22,9 @@ class Command(NamedTuple):
 COMMANDS = {
     "Begin": {
         "init": Command("figura.commands.init", "copy a recipe, its code and the pipeline into your project"),
+        "translate": Command(
+            "figura.commands.translate.__main__", "turn another trainer's configuration into a recipe"
+        ),
         "show": Command("figura.commands.show", "draw a dataset's examples as training gets them"),
         "check": Command("figura.commands.check", "list the faults of recipes, before anything runs"),
         "schema": Command("figura.commands.schema", "let editors complete and check recipes while you type"),

@@ -148,3 +148,9 @@ def to_yaml(content: dict[str, Any]) -> str:
     """Write plain values as YAML 1.2, block style, keys in their order."""
     options: dict[str, Any] = {"default_flow_style": False, "sort_keys": False, "width": 120, "allow_unicode": True}
     return str(yaml.dump(content, Dumper=_Dumper, **options))
+
+
+def in_one_line(value: Any) -> str:
+    """Write a plain value as YAML 1.2 in one line, flow style."""
+    text = yaml.dump(value, Dumper=_Dumper, default_flow_style=True, sort_keys=False, width=10**9, allow_unicode=True)
+    return str(text).removesuffix("\n...\n").strip()

@@ -1,0 +1,1 @@
+"""`figura translate`: a configuration or a command line of another trainer becomes a recipe."""

@@ -1,0 +1,122 @@
+"""Translate a configuration of another trainer into a recipe: `figura translate SOURCE --output recipe.yaml`.
+
+SOURCE is a file, or a command line in quotes:
+
+    NectarGAN             config.json, 'nectargan-train-paired -f config.json -lss extended'
+    pytorch-CycleGAN-and-pix2pix  'python train.py --dataroot facades --model pix2pix'
+    VUNet on edflow       base.yaml, 'edflow -b base.yaml data.yaml -t --losses/color_L1/weight 2'
+    OpenPifPaf            'python -m openpifpaf.train --lr=0.0003', .eval, .predict
+    BasicSR, traiNNer-redux, neosr   train_ESRGAN_x4.yml
+    DL-Art-School         train_div2k_esrgan.yml
+
+Prints the entry for data/params.yaml, the commands that take the place of theirs, and each key that was not taken over,
+with the reason. None of their code is needed or run. Comments in the recipe name the key there where ours differs.
+"""
+
+import importlib
+import sys
+from pathlib import Path
+from typing import Any
+
+from figura.base.errors import UserError, one_line, printable
+from figura.base.exit_status import run
+from figura.base.files import write_text
+from figura.base.yaml12 import to_yaml
+from figura.commands import parser_of
+from figura.commands.translate.reading import System, command_of, options, overrides, read_file
+from figura.commands.translate.recipe_text import recipe_text
+from figura.commands.translate.translation import Translation
+from figura.systems import modules_with
+
+PYTHON = {"python", "python3", "-m", "-u"}
+
+
+def main(arguments: list[str]) -> None:
+    """Write the recipe, and print what goes with it."""
+    parser = parser_of("translate", __doc__)
+    parser.add_argument("source", metavar="SOURCE", help="a configuration's file, or a command line in quotes")
+    parser.add_argument("--output", type=Path, required=True, metavar="FILE", help="recipe to write, a .yaml file")
+    parser.add_argument(
+        "--examples", type=int, metavar="N", help="pictures of the training data, where the configuration has epochs"
+    )
+    args = parser.parse_args(arguments)
+    if args.output.suffix not in (".yaml", ".yml"):
+        raise UserError(f"--output {args.output}: expected a file that ends in .yaml")
+    if args.output.exists():
+        raise UserError(f"--output {args.output}: it is there already; remove it, or name another file")
+    if args.examples is not None and args.examples < 1:
+        raise UserError(f"--examples {args.examples}: expected 1 or more")
+    translation = translated(args.source, args.examples, args.output)
+    text = f"# {translation.system.name}: {one_line(translation.source)}\n"
+    text += "# Behind #: the key there, where its name differs.\n"
+    text += recipe_text(translation.recipe, translation.comments)
+    faults = _faults(translation.recipe, args.output)
+    write_text(args.output, text)
+    for line in _report(translation):
+        print(printable(line))
+    if faults:
+        raise UserError(f"{args.output} was written; `figura check` finds in it what the configuration has:\n{faults}")
+
+
+def translated(source: str, examples: int | None, output: Path) -> Translation:
+    """Return a translated configuration; `output` is the recipe to write.
+
+    Raises:
+        UserError: the source cannot be read, no system has such a configuration, or a value has no counterpart.
+    """
+    modules = {kind: importlib.import_module(one) for kind, one in modules_with("translate_", "translate").items()}
+    systems: dict[str, System] = {kind: module.SYSTEM for kind, module in modules.items()}
+    given: dict[str, Any] = {}
+    before, program = list[str](), ""
+    files = [Path(source)] if Path(source).is_file() else []
+    if not files:
+        kind, command = command_of(source, {kind: system.program for kind, system in systems.items()})
+        before, program = [word for word in command.before if word not in PYTHON], command.program
+        system = systems[kind]
+        given = options(command.words, system.switches, system.several | system.files)
+        given = {system.aliases.get(option, option): value for option, value in given.items()}
+        files = [Path(str(one)) for option in given if option in system.files for one in given[option]]
+    content: dict[str, Any] = {}
+    for file in files:
+        content |= read_file(file)
+    if files:
+        told = [one for one, system in systems.items() if system.marks and {*content} >= system.marks]
+        if not told:
+            marks = "; ".join(f"{one.name}: {', '.join(sorted(one.marks))}" for one in systems.values() if one.marks)
+            raise UserError(f"{files[0]}: it has the keys {', '.join([*content][:8])}; expected those of {marks}")
+        kind = told[0]
+    flat = overrides(given, content, systems[kind].own or {*given})
+    translation = Translation(systems[kind], source, flat, program.removeprefix("openpifpaf."), output, examples)
+    if before:
+        translation.remarks.append(f"in front of the command, and not taken over: {' '.join(before)}")
+    modules[kind].translate(translation)
+    return translation
+
+
+def _faults(content: dict[str, Any], path: Path) -> str:
+    from figura.recipe.load import check_recipe
+    from figura.recipe.schema_check import check_schema
+
+    try:
+        check_schema(content, path)
+        check_recipe(content, path)
+    except UserError as error:
+        return str(error)
+    return ""
+
+
+def _report(translation: Translation) -> list[str]:
+    left = translation.listed()
+    count, keys = sum(map(len, left.values())), len(translation.given)
+    lines = [f"{translation.output}: written; of {keys} keys, {keys - count} were taken over, {count} are listed below"]
+    lines += translation.remarks
+    if translation.data:
+        lines += ["", "In data/params.yaml:", *to_yaml({"datasets": translation.data}).splitlines()]
+    lines += ["", "Commands, by what they take the place of:"]
+    lines += [f"  {there}: {here}" for there, here in translation.commands.items()]
+    lines += ["", "Not taken over:"] if left else []
+    return lines + [f"  {', '.join(keys)}: {why}" for why, keys in left.items()]
+
+
+if __name__ == "__main__":
+    sys.exit(run(main))

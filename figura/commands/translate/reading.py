@@ -1,0 +1,131 @@
+"""Read what people have: a YAML or JSON file, or a command line in quotes. Nothing in it is run."""
+
+import re
+import shlex
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from figura.base.error_collector import shown
+from figura.base.errors import UserError
+from figura.base.files import read_json, read_text
+from figura.base.yaml12 import LARGEST, parse_yaml
+from figura.recipe.dotted_keys import leaves
+
+TAG = re.compile(r"!!(?:float|int|bool|str)\b")
+"""YAML 1.1 needs one for `1e-4`, YAML 1.2 does not."""
+NUMBER = re.compile(r"-\.?\d")
+
+
+class System(NamedTuple):
+    """What is known of another trainer's sources; `SYSTEM` of a module `models/SYSTEM/translate_*.py`.
+
+    Its function `translate(translation)` writes the recipe.
+    """
+
+    name: str
+    page: str
+    """Of `docs/coming_from`, without `.md`; its tables say what each option is here."""
+    marks: frozenset[str] = frozenset()
+    """Top-level keys that each file of it has, and no other trainer's."""
+    program: str = "(?!)"
+    """Pattern of the word that starts it on a command line."""
+    files: frozenset[str] = frozenset()
+    """Options that name configuration files; later ones replace top-level keys of earlier ones."""
+    switches: frozenset[str] = frozenset()
+    """Options without a value."""
+    several: frozenset[str] = frozenset()
+    """Options with any number of values, up to the next option."""
+    own: frozenset[str] = frozenset()
+    """Options of a program whose others change keys of the files: `--a/b value`."""
+    aliases: Mapping[str, str] = {}
+    row: Callable[[str], str] = str
+    """A key's name in the tables of the page."""
+
+
+class Command(NamedTuple):
+    """The words in front of a program, the program, and what follows it."""
+
+    before: list[str]
+    program: str
+    words: list[str]
+
+
+def read_file(path: Path) -> dict[str, Any]:
+    """Read a configuration. Raises UserError if it is no map of JSON or YAML."""
+    if path.suffix == ".json":
+        content = read_json(path, "a JSON file is needed", LARGEST)
+    else:
+        content = parse_yaml(TAG.sub("", read_text(path, "a YAML file is needed", LARGEST)), str(path))
+    if not isinstance(content, dict):
+        raise UserError(f"{path}: found {shown(content)}, expected a map of settings")
+    if list(content) == ["config"] and isinstance(content["config"], dict):
+        content = content["config"]
+    return {str(key): value for key, value in content.items()}
+
+
+def command_of(source: str, programs: Mapping[str, str]) -> tuple[str, Command]:
+    """Return which system's program a command line starts, and its parts. Raises UserError if it starts none."""
+    try:
+        words = shlex.split(source.replace("\\\n", " "))
+    except ValueError as error:
+        raise UserError(f"{shown(source)}: not a command line: {error}") from None
+    for place, word in enumerate(words):
+        for kind, program in programs.items():
+            if re.fullmatch(program, word):
+                return kind, Command(words[:place], word, words[place + 1 :])
+    raise UserError(
+        f"{shown(source)}: no file, and no command that figura knows: there are edflow, nectargan-train-paired, "
+        "openpifpaf.train, .eval and .predict, train.py and test.py"
+    )
+
+
+def options(words: list[str], switches: Collection[str], several: Collection[str]) -> dict[str, Any]:
+    """Return the values of a command line, by option; what belongs to none is at `arguments`.
+
+    Args:
+        words: behind the program.
+        switches: options without a value.
+        several: options with any number of values, up to the next option.
+    """
+    found: dict[str, Any] = {}
+    rest: list[str] = []
+    option = ""
+    for word in words:
+        if word.startswith("-") and len(word) > 1 and not NUMBER.match(word):
+            option, equals, text = word.partition("=")
+            found[option] = _value(text) if equals else True
+            if option in several:
+                found[option] = [found[option]] if equals else []
+            option = "" if equals or option in switches else option
+        elif not option:
+            rest.append(word)
+        elif option in several:
+            found[option].append(_value(word))
+        else:
+            found[option], option = _value(word), ""
+    return found | ({"arguments": rest} if rest else {})
+
+
+def _value(text: str) -> Any:
+    try:
+        value = parse_yaml(text, text)
+    except UserError:
+        return text
+    return text if value is None else value
+
+
+def overrides(given: Mapping[str, Any], content: dict[str, Any], own: Collection[str]) -> dict[str, Any]:
+    """Return the options of a command beside what its file says, as flat keys; `--a/b value` changes key `a.b`.
+
+    Args:
+        given: the command's options.
+        content: of the file, or several that are merged.
+        own: options that are no keys of the file.
+    """
+    flat = dict(leaves(content))
+    for option, value in given.items():
+        key = option.removeprefix("--").replace("/", ".")
+        flat = {name: one for name, one in flat.items() if option in own or not f"{name}.".startswith(f"{key}.")}
+        flat |= {option: value} if option in own else dict(leaves({key: value}))
+    return flat

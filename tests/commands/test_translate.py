@@ -1,0 +1,253 @@
+"""`figura translate`: recipes that pass all checks, no key lost, the losses of the originals, messages."""
+
+import importlib
+import json
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from scipy.ndimage import correlate
+
+from figura.base.errors import UserError
+from figura.base.exit_status import run
+from figura.base.yaml12 import read_yaml
+from figura.commands.translate.__main__ import main, translated
+from figura.commands.translate.translation import rows
+from figura.recipe.dotted_keys import leaves
+from figura.recipe.load import check_recipe
+from figura.recipe.types import LOSS, build
+from figura.systems import modules_with
+
+ROOT = Path(__file__).parents[2]
+PAGES = ROOT / "docs/coming_from"
+
+
+@dataclass
+class Case:
+    """What people have, and what some keys of its recipe must be, by hand from what the original does."""
+
+    source: str
+    examples: int | None
+    recipe: dict[str, Any]
+    left: set[str] = field(default_factory=set)
+    files: dict[str, str] = field(default_factory=dict)
+
+
+def linear(start, end):
+    return {"type": "Linear", "start": start, "end": end, "from": 1.0, "to": 0.0}
+
+
+NECTARGAN_LEFT = {
+    *(f"common.{key}" for key in ("gpu_ids", "output_directory", "experiment_name", "experiment_version")),
+    "save.auto_increment_version", "dataloader.augmentations.target", "train.load.continue_train",
+    "train.load.load_epoch", *(f"visualizer.visdom.{key}" for key in ("env_name", "server", "port", "image_size")),
+    *(f"train.discriminator.learning_rate.{key}" for key in ("epochs", "epochs_decay", "initial", "target")),
+}  # fmt: skip
+PIX2PIX = "python train.py --dataroot ./datasets/facades --name facades_pix2pix --model pix2pix"
+CASES = {
+    "nectargan": Case(
+        str(PAGES / "nectargan_facades.json"),
+        400,
+        {"losses.G_LAP.weight": 1.0, "train.precision": "fp16", "steps.D.lr_schedule": linear(39600, 80000)},
+        NECTARGAN_LEFT,
+    ),
+    "nectargan, basic": Case(
+        f"nectargan-train-paired -f {PAGES / 'nectargan_facades.json'} -lss basic -log",
+        10,
+        {"losses.G_VGG.weight": 0.0, "losses.G_SOBEL.weight": 0.0, "losses.G_L1.weight": 100.0, "train.steps": 2000},
+        NECTARGAN_LEFT | {f"train.loss.lambda_{loss}" for loss in ("l2", "sobel", "laplacian", "vgg")},
+    ),
+    "junyanz, pix2pix": Case(
+        f"{PIX2PIX} --netG unet_256 --direction BtoA --lambda_L1 100 --dataset_mode aligned --norm batch --pool_size 0",
+        400,
+        {
+            "networks.generator.n_downs": 6, "networks.generator.relu_skips": True, "networks.generator.norm": "batch",
+            "networks.discriminator.n_layers": 4, "data.common.direction": "b_to_a", "losses.G_GAN.kind": "vanilla",
+            "steps.G.lr_schedule": linear(39600, 80000), "train.steps": 80000,
+        },
+    ),
+    "junyanz, other networks": Case(
+        f"{PIX2PIX} --netG resnet_6blocks --netD n_layers --n_layers_D 2 --ndf 32 --input_nc 1 --no_flip --gan_mode "
+        "wgangp --lr_policy step --niter 60 --lr_decay_iters 30 --batch_size 4 --checkpoints_dir x --gpu_ids 0,1",
+        10,
+        {
+            "networks.generator.type": "images.ResNetGenerator", "networks.generator.blocks": 6,
+            "networks.generator.dropout": 0.5, "networks.generator.in_channels": 1, "data.common.x_channels": 1,
+            "networks.discriminator.n_layers": 3, "networks.discriminator.max_features": 256,
+            "losses.D_fake.kind": "wgan", "train.steps": 160 * 3,
+            "steps.D.lr_schedule": {"type": "Decay", "at": [90, 180, 270, 360, 450], "factor": 0.1, "over": 0},
+        },
+        {"--checkpoints_dir", "--gpu_ids"},
+    ),
+    "junyanz, cycle_gan": Case(
+        "python train.py --dataroot ./datasets/maps --name maps_cyclegan --model cycle_gan --pool_size 0 --no_dropout "
+        "--lambda_A 20 --lambda_identity 0.1 --preprocess scale_width",
+        1096,
+        {
+            "losses.cycle_x.weight": 20.0, "losses.same_x.weight": 2.0, "losses.same_y.weight": 1.0,
+            "losses.G_x.kind": "lsgan", "steps.D.injectors.pool.type": "Detach", "networks.judge_x.in_channels": 0,
+            "networks.to_x.blocks": 9, "train.steps": 219200,
+        },
+        {"--preprocess"},
+    ),
+}  # fmt: skip
+each_case = pytest.mark.parametrize("name", CASES)
+
+
+def written(name, folder):
+    case = CASES[name]
+    for file, text in case.files.items():
+        (folder / file).write_text(text)
+    return translated(case.source.format(folder=folder), case.examples, folder / "recipe.yaml")
+
+
+@each_case
+def test_a_recipe_passes_all_checks_and_no_key_is_lost(name, tmp_path, capsys):
+    translation = written(name, tmp_path)
+    case = CASES[name]
+    status = run(main, [case.source.format(folder=tmp_path), "--output", str(tmp_path / "recipe.yaml"),
+                        *(["--examples", str(case.examples)] if case.examples else [])])  # fmt: skip
+    said = capsys.readouterr()
+    assert status == 0, said.err
+    recipe = dict(leaves(read_yaml(tmp_path / "recipe.yaml")))
+    assert recipe == dict(leaves(translation.recipe))
+    wanted = dict(leaves(case.recipe))
+    assert {key: recipe.get(key) for key in wanted} == wanted
+    left = {key: why for why, keys in translation.listed().items() for key in keys}
+    assert set(left) == case.left
+    assert {*translation.given} == {*left} | (translation.taken & {*translation.given})
+    assert not any("does not know it" in why for why in left.values())
+    for key, why in left.items():
+        assert re.search(rf"  (.*, )?{re.escape(key)}(,.*)?: {re.escape(why)}", said.out)
+
+
+def tables(system):
+    modules = map(importlib.import_module, modules_with("translate_", "translate").values())
+    (found,) = [module.TABLE for module in modules if module.SYSTEM is system]
+    return found
+
+
+@each_case
+def test_each_option_that_is_read_has_a_row_that_names_its_key(name, tmp_path):
+    translation = written(name, tmp_path)
+    system = translation.system
+    page = rows(system.page)
+    options = {system.row(key) for key in translation.taken} - {"arguments"}
+    assert options - {*page} == set()
+    for there, (here, *_) in tables(system).items():
+        last = here.split()[0].split(".")[-1]
+        assert re.search(rf"\b{last}\b", page[system.row(there)]), (there, here)
+
+
+@pytest.mark.parametrize("name", ["nectargan"])
+def test_pages_show_what_the_command_writes(name, tmp_path):
+    translation = written(name, tmp_path)
+    assert translation.recipe == read_yaml(PAGES / f"{name}_facades.yaml")
+
+
+# --- losses: what the originals compute, in NumPy ---
+
+RANDOM = np.random.default_rng(5)
+NAMES = "fake y x cycled_x cycled_y same_x same_y"
+JUDGED = "real_logits fake_logits judged_logits judged_x judged_y real_x real_y not_x not_y"
+IMAGES = {name: RANDOM.uniform(-1, 1, (2, 3, 8, 8)) for name in NAMES.split()}
+LOGITS = {name: RANDOM.normal(size=(2, 1, 3, 3)) for name in JUDGED.split()}
+
+
+def entropy(name, real):
+    return np.logaddexp(0, -LOGITS[name] if real else LOGITS[name]).mean()
+
+
+def square(name, real):
+    return ((LOGITS[name] - real) ** 2).mean()
+
+
+def l1(a, b):
+    return np.abs(IMAGES[a] - IMAGES[b]).mean()
+
+
+def edges(kernels, a, b):
+    def size(image):
+        found = [np.stack([correlate(one, np.array(k), mode="constant") for one in image.mean(1)]) for k in kernels]
+        return found[0] if len(found) == 1 else np.sqrt(found[0] ** 2 + found[1] ** 2 + 1e-6)
+
+    return np.abs(size(IMAGES[a]) - size(IMAGES[b])).mean()
+
+
+SOBEL = [[1, 0, -1], [2, 0, -2], [1, 0, -1]], [[1, 2, 1], [0, 0, 0], [-1, -2, -1]]
+LAPLACE = ([[0, 1, 0], [1, -4, 1], [0, 1, 0]],)
+WITHOUT_VGG = {"G_VGG"}
+TOTALS = {  # case, step: the sum of all losses there but for those of VGG19, whose weights are no formula
+    ("nectargan", "G"): entropy("judged_logits", 1) + 100 * l1("fake", "y") + 3 * edges(SOBEL, "fake", "y")
+    + edges(LAPLACE, "fake", "y"),
+    ("nectargan", "D"): (entropy("real_logits", 1) + entropy("fake_logits", 0)) / 2,
+    ("nectargan, basic", "G"): entropy("judged_logits", 1) + 100 * l1("fake", "y"),
+    ("junyanz, pix2pix", "G"): entropy("judged_logits", 1) + 100 * l1("fake", "y"),
+    ("junyanz, pix2pix", "D"): (entropy("real_logits", 1) + entropy("fake_logits", 0)) / 2,
+    ("junyanz, other networks", "D"): (LOGITS["fake_logits"].mean() - LOGITS["real_logits"].mean()) / 2,
+    ("junyanz, cycle_gan", "G"): square("judged_y", 1) + square("judged_x", 1) + 20 * l1("cycled_x", "x")
+    + 10 * l1("cycled_y", "y") + 0.1 * (10 * l1("same_y", "y") + 20 * l1("same_x", "x")),
+    ("junyanz, cycle_gan", "D"): sum(square(f"real_{one}", 1) + square(f"not_{one}", 0) for one in "xy") / 2,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "step"), TOTALS)
+def test_losses_are_those_of_the_original(name, step, tmp_path):
+    translation = written(name, tmp_path)
+    recipe = check_recipe(translation.recipe, tmp_path / "recipe.yaml")
+    total = 0.0
+    for key, entry in recipe.losses.items():
+        if entry.step in (step, None) and entry.weight and key not in WITHOUT_VGG:
+            inputs = {role: torch.from_numpy((IMAGES | LOGITS)[source]) for role, source in entry.inputs.items()}
+            total += entry.weight * float(build(entry, LOSS, key)(**inputs).mean())
+    assert total == pytest.approx(TOTALS[name, step], rel=1e-5)
+
+
+# --- messages ---
+
+CONFIG = {"dataloader": {"batch_size": 1}, "train": {}, "save": {}}
+REFUSED = {
+    "no such file.yaml": ("no file, and no command that figura knows", []),
+    "train.py --model pix2pix --netG unet_512": ("--netG: found 'unet_512', which has no counterpart", []),
+    "train.py --model pix2pix 'x": ("not a command line: No closing quotation", []),
+    "train.py --model pix2pix": ("it counts in epochs, figura in steps: add --examples N", []),
+    "train.py --model pix2pix --lr fast": ("--lr: found 'fast', expected float, such as 0.0002", []),
+    "{folder}/wrong.json": ("dataloader.batch_size: found 'many', expected int, such as 1", ["--examples", "4"]),
+    "{folder}/other.yaml": ("it has the keys some; expected those of", []),
+    "{folder}/tag.yaml": ("a tag, which is not supported", []),
+}
+
+
+@pytest.mark.parametrize("source", REFUSED)
+def test_what_cannot_be_translated_ends_in_one_line(source, tmp_path, capsys):
+    (tmp_path / "wrong.json").write_text(json.dumps(CONFIG | {"dataloader": {"batch_size": "many"}}))
+    (tmp_path / "other.yaml").write_text("some: 1\n")
+    (tmp_path / "tag.yaml").write_text("some: !!python/object/apply:os.system [ls]\n")
+    part, options = REFUSED[source]
+    assert run(main, [source.format(folder=tmp_path), "--output", str(tmp_path / "recipe.yaml"), *options]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert part in line
+    assert not (tmp_path / "recipe.yaml").exists()
+
+
+def test_nothing_is_overwritten(tmp_path, capsys):
+    (tmp_path / "recipe.yaml").write_text("mine")
+    assert run(main, [CASES["nectargan"].source, "--output", str(tmp_path / "recipe.yaml")]) == 1
+    assert "it is there already" in capsys.readouterr().err
+    assert (tmp_path / "recipe.yaml").read_text() == "mine"
+
+
+def test_a_value_that_an_option_lacks_is_listed(tmp_path):
+    translation = translated(f"{PIX2PIX} --lamda_L1 10", 4, tmp_path / "recipe.yaml")
+    ((why, keys),) = translation.listed().items()
+    assert keys == ["--lamda_L1"]
+    assert "does not know it, and nothing was done (did you mean '--lambda_L1'?)" in why
+
+
+def test_a_choice_of_the_wrong_kind_is_refused(tmp_path):
+    with pytest.raises(UserError, match="--direction: found 3"):
+        translated(f"{PIX2PIX} --direction 3", 4, tmp_path / "recipe.yaml")
