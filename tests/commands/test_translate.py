@@ -11,12 +11,15 @@ import numpy as np
 import pytest
 import torch
 from scipy.ndimage import correlate
+from test_docs import fences
 
+from figura.base.error_collector import ErrorCollector
 from figura.base.errors import UserError
 from figura.base.exit_status import run
 from figura.base.yaml12 import read_yaml
 from figura.commands.translate.__main__ import main, translated
 from figura.commands.translate.translation import rows
+from figura.engine.build import build_schedule
 from figura.recipe.dotted_keys import leaves
 from figura.recipe.load import check_recipe
 from figura.recipe.types import LOSS, build
@@ -47,6 +50,7 @@ NECTARGAN_LEFT = {
     "train.load.load_epoch", *(f"visualizer.visdom.{key}" for key in ("env_name", "server", "port", "image_size")),
     *(f"train.discriminator.learning_rate.{key}" for key in ("epochs", "epochs_decay", "initial", "target")),
 }  # fmt: skip
+(PRJOTI,) = [one for one in fences((PAGES / "vunet.md").read_text(), "yaml") if one.startswith("# edflow")]
 PIX2PIX = "python train.py --dataroot ./datasets/facades --name facades_pix2pix --model pix2pix"
 CASES = {
     "nectargan": Case(
@@ -94,15 +98,50 @@ CASES = {
         },
         {"--preprocess"},
     ),
+    "vunet": Case(
+        "{folder}/base.yaml",
+        946,
+        {
+            "networks.generator.convolution": "plain", "networks.generator.output": "tanh", "train.steps": 11825,
+            "losses.KL.schedule": {"type": "Linear", "start": 2000, "end": 3500, "from": 0.0, "to": 1.0},
+        },
+        {"code_root"},
+        {"base.yaml": PRJOTI},
+    ),
+    "vunet, changed": Case(
+        "CUDA_VISIBLE_DEVICES=1 edflow -n mine -b {folder}/base.yaml {folder}/data.yaml -t --losses/color_L1/weight 2 "
+        "--losses/KL/end_ramp_it=2000 --losses/KL/weight 3 --num_steps 500 --model_pars/final_act false",
+        10,
+        {
+            "networks.generator.convolution": "normalised", "networks.generator.output": "linear", "train.steps": 500,
+            "losses.color_L1.weight": 2.0, "losses.KL.weight": 1.0,
+            "losses.KL.schedule": {"type": "Step", "at": [2000], "values": [0.0, 1.0]},
+        },
+        {"-n", "-t", "code_root", "losses.KL.weight"},
+        {"base.yaml": PRJOTI, "data.yaml": "data_root: /mine\n"},
+    ),
+    "vunet, the authors": Case(
+        "{folder}/market.yaml",
+        None,
+        {
+            "data.common.image_size": 128, "data.batch_size": 16, "networks.generator.dropout": 0.1,
+            "steps.generator.lr_schedule.end": 100000, "losses.perceptual.layers.relu2_2": 115.2,
+            "losses.perceptual.layers.image": 127.5,
+        },
+        {"data_index", "init_batches", "box_factor", "gram_weights"},
+        {"market.yaml": "data_index: data/market/index.p\nbatch_size: 16\ninit_batches: 4\nspatial_size: 128\n"
+         "box_factor: 1\nlr: 1.0e-3\nlr_decay_begin: 1000\nlr_decay_end: 100000\ndrop_prob: 0.1\nfeature_layers: "
+         "[input_1, block2_conv2]\nfeature_weights: [1.0, 2.0]\ngram_weights: [0.0, 0.05]\n"},
+    ),
 }  # fmt: skip
 each_case = pytest.mark.parametrize("name", CASES)
 
 
-def written(name, folder):
+def written(name, folder, file="recipe.yaml"):
     case = CASES[name]
-    for file, text in case.files.items():
-        (folder / file).write_text(text)
-    return translated(case.source.format(folder=folder), case.examples, folder / "recipe.yaml")
+    for path, text in case.files.items():
+        (folder / path).write_text(text)
+    return translated(case.source.format(folder=folder), case.examples, folder / file)
 
 
 @each_case
@@ -127,8 +166,8 @@ def test_a_recipe_passes_all_checks_and_no_key_is_lost(name, tmp_path, capsys):
 
 def tables(system):
     modules = map(importlib.import_module, modules_with("translate_", "translate").values())
-    (found,) = [module.TABLE for module in modules if module.SYSTEM is system]
-    return found
+    (module,) = [one for one in modules if one.SYSTEM is system]
+    return module.TABLE | getattr(module, "AUTHORS", {})
 
 
 @each_case
@@ -143,16 +182,16 @@ def test_each_option_that_is_read_has_a_row_that_names_its_key(name, tmp_path):
         assert re.search(rf"\b{last}\b", page[system.row(there)]), (there, here)
 
 
-@pytest.mark.parametrize("name", ["nectargan"])
-def test_pages_show_what_the_command_writes(name, tmp_path):
-    translation = written(name, tmp_path)
-    assert translation.recipe == read_yaml(PAGES / f"{name}_facades.yaml")
+@pytest.mark.parametrize(("name", "file"), [("nectargan", "nectargan_facades"), ("vunet", "vunet_prjoti")])
+def test_pages_show_what_the_command_writes(name, file, tmp_path):
+    translation = written(name, tmp_path, f"{file}.yaml")
+    assert translation.recipe == read_yaml(PAGES / f"{file}.yaml")
 
 
 # --- losses: what the originals compute, in NumPy ---
 
 RANDOM = np.random.default_rng(5)
-NAMES = "fake y x cycled_x cycled_y same_x same_y"
+NAMES = "image target fake y x cycled_x cycled_y same_x same_y"
 JUDGED = "real_logits fake_logits judged_logits judged_x judged_y real_x real_y not_x not_y"
 IMAGES = {name: RANDOM.uniform(-1, 1, (2, 3, 8, 8)) for name in NAMES.split()}
 LOGITS = {name: RANDOM.normal(size=(2, 1, 3, 3)) for name in JUDGED.split()}
@@ -178,9 +217,12 @@ def edges(kernels, a, b):
     return np.abs(size(IMAGES[a]) - size(IMAGES[b])).mean()
 
 
+MEANS = {role: {"top": RANDOM.normal(size=(2, 4, 1, 1))} for role in ("q_means", "p_means")}
+nats = ((MEANS["q_means"]["top"] - MEANS["p_means"]["top"]) ** 2).sum((1, 2, 3)).mean() / 2
 SOBEL = [[1, 0, -1], [2, 0, -2], [1, 0, -1]], [[1, 2, 1], [0, 0, 0], [-1, -2, -1]]
 LAPLACE = ([[0, 1, 0], [1, -4, 1], [0, 1, 0]],)
-WITHOUT_VGG = {"G_VGG"}
+WITHOUT_VGG = {"G_VGG", "perceptual"}
+ITERATION = 2750  # VUNet's KL then counts half
 TOTALS = {  # case, step: the sum of all losses there but for those of VGG19, whose weights are no formula
     ("nectargan", "G"): entropy("judged_logits", 1) + 100 * l1("fake", "y") + 3 * edges(SOBEL, "fake", "y")
     + edges(LAPLACE, "fake", "y"),
@@ -191,8 +233,16 @@ TOTALS = {  # case, step: the sum of all losses there but for those of VGG19, wh
     ("junyanz, other networks", "D"): (LOGITS["fake_logits"].mean() - LOGITS["real_logits"].mean()) / 2,
     ("junyanz, cycle_gan", "G"): square("judged_y", 1) + square("judged_x", 1) + 20 * l1("cycled_x", "x")
     + 10 * l1("cycled_y", "y") + 0.1 * (10 * l1("same_y", "y") + 20 * l1("same_x", "x")),
+    ("vunet", "generator"): 0.5 * l1("image", "target") + 0.5 * nats,
+    ("vunet, changed", "generator"): 2 * l1("image", "target") + nats,
     ("junyanz, cycle_gan", "D"): sum(square(f"real_{one}", 1) + square(f"not_{one}", 0) for one in "xy") / 2,
 }  # fmt: skip
+
+
+def tensors(content):
+    if isinstance(content, dict):
+        return {name: tensors(one) for name, one in content.items()}
+    return torch.from_numpy(content)
 
 
 @pytest.mark.parametrize(("name", "step"), TOTALS)
@@ -202,8 +252,10 @@ def test_losses_are_those_of_the_original(name, step, tmp_path):
     total = 0.0
     for key, entry in recipe.losses.items():
         if entry.step in (step, None) and entry.weight and key not in WITHOUT_VGG:
-            inputs = {role: torch.from_numpy((IMAGES | LOGITS)[source]) for role, source in entry.inputs.items()}
-            total += entry.weight * float(build(entry, LOSS, key)(**inputs).mean())
+            inputs = {role: tensors((IMAGES | LOGITS | MEANS)[source]) for role, source in entry.inputs.items()}
+            schedule = entry.schedule and build_schedule(entry.schedule, key, ErrorCollector(tmp_path))
+            weight = entry.weight * (schedule(ITERATION) if schedule else 1.0)
+            total += weight * float(build(entry, LOSS, key)(**inputs).mean())
     assert total == pytest.approx(TOTALS[name, step], rel=1e-5)
 
 

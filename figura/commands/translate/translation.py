@@ -95,7 +95,7 @@ class Translation:
         renamed = [key for key in there if key in self.given and re.split(r"[./]", key)[-1].lstrip("-") != last]
         self.comments.pop(here, None)
         if renamed:
-            self.comments[here] = ", ".join(renamed)
+            self.comments[here] = ", ".join([*renamed[:2], *(["..."] if renamed[2:] else [])])
 
     def drop(self, here: str) -> None:
         """Remove a dotted key of the recipe, if it is there."""
