@@ -51,6 +51,7 @@ NECTARGAN_LEFT = {
     *(f"train.discriminator.learning_rate.{key}" for key in ("epochs", "epochs_decay", "initial", "target")),
 }  # fmt: skip
 (PRJOTI,) = [one for one in fences((PAGES / "vunet.md").read_text(), "yaml") if one.startswith("# edflow")]
+(GUIDE,) = [one.removeprefix("$ ").strip() for one in fences((PAGES / "openpifpaf.md").read_text(), "console")]
 PIX2PIX = "python train.py --dataroot ./datasets/facades --name facades_pix2pix --model pix2pix"
 CASES = {
     "nectargan": Case(
@@ -133,6 +134,73 @@ CASES = {
          "box_factor: 1\nlr: 1.0e-3\nlr_decay_begin: 1000\nlr_decay_end: 100000\ndrop_prob: 0.1\nfeature_layers: "
          "[input_1, block2_conv2]\nfeature_weights: [1.0, 2.0]\ngram_weights: [0.0, 0.05]\n"},
     ),
+    "openpifpaf": Case(
+        GUIDE,
+        None,
+        {
+            "data.common.side": 385, "data.common.heads.cif.stride": 8, "losses.caf.b_scale": 10.0,
+            "steps.network.clip_value": 10.0, "train.steps": 442000, "train.ema.decay": 0.99,
+            "steps.network.lr_schedule.of.decay": {
+                "type": "Decay", "at": [388960, 424320], "factor": 0.1, "over": 17680},
+        },
+    ),
+    "openpifpaf, boxes": Case(
+        "python3 -m openpifpaf.train --lr=0.0003 --momentum=0.95 --clip-grad-value=10 --epochs=150 --lr-decay 130 140 "
+        "--lr-decay-epochs=10 --batch-size=64 --weight-decay=1e-5 --dataset=cocodet --cocodet-upsample=2 "
+        "--basenet=resnet18 --resnet-input-conv2-stride=2 --resnet-block5-dilation=2",
+        None,
+        {"networks.network.backbone.input_conv2": True, "data.common.heads.cifdet.stride": 8, "train.steps": 274800},
+    ),
+    "openpifpaf, four pictures": Case(
+        "time CUDA_VISIBLE_DEVICES=1 python3 -m openpifpaf.train --lr=0.01 --momentum=0.9 --b-scale=5.0 --epochs=1000 "
+        "--lr-warm-up-epochs=100 --batch-size=4 --train-batches=1 --val-batches=1 --val-interval=100 "
+        "--weight-decay=1e-5 --dataset=cocokp --cocokp-upsample=2 --cocokp-no-augmentation --basenet=shufflenetv2k16",
+        None,
+        {
+            "train.steps": 1000, "data.train.scenes.augmentation": None, "train.evaluate_every": 100,
+            "steps.network.lr_schedule.of.warm_up.steps": 100, "train.evaluate_limit": 4,
+        },
+    ),
+    "openpifpaf, many flags": Case(
+        "openpifpaf.train --dataset cocokp --cocokp-with-dense --adam --lambdas 1 2 3 --component-lambdas 1 2 3 4 5 6 "
+        "7 8 9 --basenet=resnet50 --resnet-no-pretrain --resnet-block5-dilation 2 --caf-min-size 2 --cocokp-blur 0.1 "
+        "--encoder-no-suppress-selfhidden --cross-talk 0.1 --lr-warm-restarts 1 --stride-apply 2 --batch-size 8 "
+        "--cocokp-bmin 0.2 --cocokp-rescale-images 0.5 --auto-tune-mtl --fix-batch-norm 2 --scale-soft-clamp 0 "
+        "--regression-soft-clamp 3 --ema 0 --bce-background-clamp=-10",
+        64,
+        {
+            "networks.network.backbone": {"name": "resnet50", "block5_dilation": 2}, "train.accumulation": 2,
+            "data.common.heads.caf25": {"kind": "caf", "connections": "dense", "stride": 8, "min_size": 2,
+                                        "bmin": 0.2, "suppress_hidden": None},
+            "losses.caf25.vector": 8.0, "losses.caf25.weight": 3.0, "losses.caf.inputs.log_sigmas": "caf_sigmas",
+            "losses.cif.regression_soft_clamp": None, "losses.cif.background_clamp": -10.0, "train.ema": None,
+            "data.train.scenes.augmentation.geometry.rescale.relative": [0.2, 1.0], "data.batch_size": 16,
+            "callbacks.norms.batch_norms_after": 8, "steps.network.optimizer.type": "torch.optim.Adam",
+        },
+        {"--cross-talk", "--lr-warm-restarts", "--regression-soft-clamp"},
+    ),
+    "openpifpaf, a plugin": Case(
+        "openpifpaf.train --dataset=wholebody --wholebody-upsample=2 --wholebody-train-annotations=a.json "
+        "--wholebody-apply-local-centrality-weights --checkpoint=shufflenetv2k30-wholebody.pkl",
+        100,
+        {"networks.network.backbone.name": "shufflenetv2k30"},
+        {"--wholebody-apply-local-centrality-weights"},
+    ),
+    "openpifpaf.eval": Case(
+        'python3 -m openpifpaf.eval --watch --checkpoint "outputs/shufflenetv2k16-201023-1-cocokp.pkl.epoch??[0,5]"'
+        " --dataset=cocokp --loader-workers=2 --force-complete-pose --seed-threshold=0.2 --coco-eval-long-edge=321",
+        None,
+        {"evaluate.modes.poses.injectors.people.decoder.force_complete": True, "evaluate.data.scenes.side": 321,
+         "evaluate.data.scenes.keep_empty": False, "evaluate.batch_size": 1},
+        {"--watch"},
+    ),
+    "openpifpaf.predict": Case(
+        "python -m openpifpaf.predict coco/1.jpg coco/2.jpg -q --image-output --long-edge=1025 --line-width=2 "
+        "--decoder posesimilarity",
+        None,
+        {"predict.data.side": 1025, "predict.injectors.draw_photo.style.line_width": 2, "runtime.progress": False},
+        {"--image-output", "--decoder"},
+    ),
 }  # fmt: skip
 each_case = pytest.mark.parametrize("name", CASES)
 
@@ -167,7 +235,8 @@ def test_a_recipe_passes_all_checks_and_no_key_is_lost(name, tmp_path, capsys):
 def tables(system):
     modules = map(importlib.import_module, modules_with("translate_", "translate").values())
     (module,) = [one for one in modules if one.SYSTEM is system]
-    return module.TABLE | getattr(module, "AUTHORS", {})
+    every = [one for one in vars(module).values() if isinstance(one, dict)]
+    return {key: row for one in every for key, row in one.items() if isinstance(row, tuple) and isinstance(row[0], str)}
 
 
 @each_case
@@ -179,7 +248,17 @@ def test_each_option_that_is_read_has_a_row_that_names_its_key(name, tmp_path):
     assert options - {*page} == set()
     for there, (here, *_) in tables(system).items():
         last = here.split()[0].split(".")[-1]
-        assert re.search(rf"\b{last}\b", page[system.row(there)]), (there, here)
+        same = last == there.lstrip("-").replace("-", "_")
+        assert same or re.search(rf"\b{last}\b", page[system.row(there)]), (there, here)
+
+
+@pytest.mark.parametrize(("name", "file"), [("openpifpaf", "shufflenetv2k16"), ("openpifpaf, boxes", "cocodet")])
+def test_a_training_of_the_guide_is_the_published_recipe(name, file, tmp_path):
+    """But for what is logged, kept and validated each epoch there."""
+    found, here = dict(leaves(written(name, tmp_path).recipe)), ROOT / f"recipes/published/openpifpaf_{file}.yaml"
+    wanted = dict(leaves(read_yaml(here)))
+    rarer = {"train.evaluate_every", "runtime.log_every", "runtime.checkpoint_every"}
+    assert {key for key in {*found, *wanted} if found.get(key) != wanted.get(key)} <= rarer
 
 
 @pytest.mark.parametrize(("name", "file"), [("nectargan", "nectargan_facades"), ("vunet", "vunet_prjoti")])
@@ -219,8 +298,24 @@ def edges(kernels, a, b):
 
 MEANS = {role: {"top": RANDOM.normal(size=(2, 4, 1, 1))} for role in ("q_means", "p_means")}
 nats = ((MEANS["q_means"]["top"] - MEANS["p_means"]["top"]) ** 2).sum((1, 2, 3)).mean() / 2
+# one cell of a cif: z, x, vector, raw scale; confidence, vector, least error, scale (OpenPifPaf's losses, from 0.13)
+FIELDS = {"cif": np.array([0.0, 2.0, 1.5, -2.0, 0.4]), "cif_target": np.array([1, 0.5, -2, 0.0125, 2.0])}
+FIELDS |= {"caf": np.zeros(8), "caf_target": np.full(9, np.nan)}
+FIELDS = {name: one.reshape(1, 1, -1, 1, 1) for name, one in FIELDS.items()}
+
+
+def composite(b_scale):
+    wrong = 1 / (1 + np.exp(2.0))
+    focal = 0.5 * (wrong + (1 - wrong) * np.log1p(np.exp(-2.0)))
+    confidence = (wrong * focal) ** 2 / 4
+    vector = np.hypot(1, 0.0125) / (0.5 * 2) * np.exp(-0.69314) + 0.69314
+    relative = abs(np.log1p(np.exp(0.4)) - 2) / (b_scale * 2.1)
+    return confidence + vector + relative**2 / 2
+
+
 SOBEL = [[1, 0, -1], [2, 0, -2], [1, 0, -1]], [[1, 2, 1], [0, 0, 0], [-1, -2, -1]]
 LAPLACE = ([[0, 1, 0], [1, -4, 1], [0, 1, 0]],)
+BATCH = IMAGES | LOGITS | MEANS | FIELDS
 WITHOUT_VGG = {"G_VGG", "perceptual"}
 ITERATION = 2750  # VUNet's KL then counts half
 TOTALS = {  # case, step: the sum of all losses there but for those of VGG19, whose weights are no formula
@@ -235,6 +330,8 @@ TOTALS = {  # case, step: the sum of all losses there but for those of VGG19, wh
     + 10 * l1("cycled_y", "y") + 0.1 * (10 * l1("same_y", "y") + 20 * l1("same_x", "x")),
     ("vunet", "generator"): 0.5 * l1("image", "target") + 0.5 * nats,
     ("vunet, changed", "generator"): 2 * l1("image", "target") + nats,
+    ("openpifpaf", "network"): composite(10),
+    ("openpifpaf, four pictures", "network"): composite(5),
     ("junyanz, cycle_gan", "D"): sum(square(f"real_{one}", 1) + square(f"not_{one}", 0) for one in "xy") / 2,
 }  # fmt: skip
 
@@ -252,10 +349,11 @@ def test_losses_are_those_of_the_original(name, step, tmp_path):
     total = 0.0
     for key, entry in recipe.losses.items():
         if entry.step in (step, None) and entry.weight and key not in WITHOUT_VGG:
-            inputs = {role: tensors((IMAGES | LOGITS | MEANS)[source]) for role, source in entry.inputs.items()}
+            inputs = {role: tensors(BATCH[source]) for role, source in entry.inputs.items()}
             schedule = entry.schedule and build_schedule(entry.schedule, key, ErrorCollector(tmp_path))
             weight = entry.weight * (schedule(ITERATION) if schedule else 1.0)
-            total += weight * float(build(entry, LOSS, key)(**inputs).mean())
+            value = build(entry, LOSS, key)(**inputs)
+            total += weight * sum(float(one.mean()) for one in (value.values() if isinstance(value, dict) else [value]))
     assert total == pytest.approx(TOTALS[name, step], rel=1e-5)
 
 

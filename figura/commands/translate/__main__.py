@@ -14,6 +14,7 @@ with the reason. None of their code is needed or run. Comments in the recipe nam
 """
 
 import importlib
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -68,7 +69,7 @@ def translated(source: str, examples: int | None, output: Path) -> Translation:
     systems: dict[str, System] = {kind: module.SYSTEM for kind, module in modules.items()}
     given: dict[str, Any] = {}
     before, program = list[str](), ""
-    files = [Path(source)] if Path(source).is_file() else []
+    files = [Path(source)] if os.path.isfile(source) else []  # a command may be too long for a path
     if not files:
         kind, command = command_of(source, {kind: system.program for kind, system in systems.items()})
         before, program = [word for word in command.before if word not in PYTHON], command.program

@@ -158,11 +158,11 @@ class Translation:
             predict or "its pictures of new inputs": f"figura predict {recipe} {run} photos/ --output predicted",
         }
 
-    def weights(self, kind: str, file: str, network: str) -> None:
+    def weights(self, kind: str, file: str, network: str, options: str = "") -> None:
         """Say how its trained weights are imported."""
+        weights = f"weights/{self.output.stem}/start/{network}.safetensors"
         self.commands[f"{file}, a pickle, of which nothing is run"] = (
-            f"figura import {kind} {file} --output weights/{self.output.stem}/start/{network}.safetensors, then "
-            f"networks.{network}.weights"
+            f"figura import {kind} {file} --output {weights}{options}, then `networks.{network}.weights: {weights}`"
         )
 
     def listed(self) -> dict[str, list[str]]:
