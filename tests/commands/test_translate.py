@@ -18,7 +18,7 @@ from figura.base.errors import UserError
 from figura.base.exit_status import run
 from figura.base.yaml12 import read_yaml
 from figura.commands.translate.__main__ import main, translated
-from figura.commands.translate.translation import rows
+from figura.commands.translate.translation import described
 from figura.engine.build import build_schedule
 from figura.recipe.dotted_keys import leaves
 from figura.recipe.load import check_recipe
@@ -53,6 +53,117 @@ NECTARGAN_LEFT = {
 (PRJOTI,) = [one for one in fences((PAGES / "vunet.md").read_text(), "yaml") if one.startswith("# edflow")]
 (GUIDE,) = [one.removeprefix("$ ").strip() for one in fences((PAGES / "openpifpaf.md").read_text(), "console")]
 PIX2PIX = "python train.py --dataroot ./datasets/facades --name facades_pix2pix --model pix2pix"
+ESRGAN = """
+model_type: ESRGANModel
+scale: 4
+manual_seed: 0
+datasets:
+  train: {type: PairedImageDataset, dataroot_gt: HR, dataroot_lq: LR, io_backend: {type: disk}, gt_size: 128,
+          batch_size_per_gpu: 16}
+network_g: {type: RRDBNet, num_in_ch: 3, num_out_ch: 3, num_feat: 64, num_block: 23}
+network_d: {type: VGGStyleDiscriminator, num_in_ch: 3, num_feat: 64}
+path: {pretrain_network_g: net_g_1000000.pth, resume_state: ~}
+train:
+  ema_decay: 0.999
+  optim_g: &adam {type: Adam, lr: !!float 1e-4, weight_decay: 0, betas: [0.9, 0.99]}
+  optim_d: *adam
+  scheduler: {type: MultiStepLR, milestones: [50000, 100000], gamma: 0.5}
+  total_iter: 400000
+  warmup_iter: -1
+  pixel_opt: {type: L1Loss, loss_weight: !!float 1e-2, reduction: mean}
+  perceptual_opt: {type: PerceptualLoss, layer_weights: {conv5_4: 1}, vgg_type: vgg19, use_input_norm: true,
+                   range_norm: false, perceptual_weight: 1.0, style_weight: 0, criterion: l1}
+  gan_opt: {type: GANLoss, gan_type: vanilla, real_label_val: 1.0, fake_label_val: 0.0, loss_weight: !!float 5e-3}
+  net_d_iters: 1
+val: {val_freq: !!float 5e3, metrics: {psnr: {type: calculate_psnr, crop_border: 4, test_y_channel: true}}}
+"""
+(DLAS,) = fences((PAGES / "dl_art_school.md").read_text(), "yaml [^\n]+")
+DIV2K = """
+scale: 4
+datasets: {train: {batch_size: 16, paths: [/content/div2k], target_size: 128, scale: 4}}
+networks:
+  generator: {type: generator, which_model_G: RRDBNet, in_nc: 3, out_nc: 3, nf: 64, nb: 23, scale: 4}
+  judge: {type: discriminator, which_model_D: discriminator_vgg_128_gn, nf: 64, in_nc: 3}
+path: {strict_load: true}
+steps:
+  judge:
+    training: judge
+    after: 1000
+    lr: !!float 2e-4
+    beta2: 0.99
+    injectors:
+      plq: {type: image_patch, patch_size: 24, in: lq, out: plq}
+      dgen_inj: {type: generator, generator: generator, grad: false, in: plq, out: gen}
+    losses:
+      gan: {type: discriminator_gan, gan_type: gan, weight: 1, noise: .004, gradient_penalty: true, real: hq, fake: gen}
+  generator:
+    training: generator
+    optimizer: sgd
+    optimizer_params: {lr: !!float 2e-4, momentum: 0.9}
+    injectors:
+      gen_inj: {type: generator, generator: generator, in: lq, out: gen}
+    losses:
+      pix: {type: pix, weight: .05, criterion: l2, real: hq, fake: gen}
+      gan: {type: generator_gan, gan_type: gan, weight: .02, discriminator: judge, fake: gen, real: hq, after: 1000}
+      translational: {type: translational, weight: 2, real: gen}
+train: {niter: 500, warmup_iter: 50, mega_batch_factor: 2, default_lr_scheme: MultiStepLR, gen_lr_steps: [140, 180],
+        lr_gamma: 0.5}
+eval: {output_state: gen_generator}
+logger: {visuals: [gen, hq]}
+"""
+REAL = """
+model_type: RealESRGANModel
+scale: 2
+num_gpu: 2
+l1_gt_usm: True
+percep_gt_usm: True
+gan_gt_usm: False
+resize_prob: [0.2, 0.7, 0.1]
+gaussian_noise_prob: 0.5
+noise_range: [1, 30]
+gray_noise_prob: 0.4
+second_blur_prob: 0.8
+gt_size: 256
+queue_size: 180
+datasets:
+  train:
+    type: RealESRGANDataset
+    dataroot_gt: DF2K
+    kernel_list: [iso, aniso, generalized_iso, plateau_aniso]
+    kernel_prob: [0.5, 0.25, 0.15, 0.1]
+    final_sinc_prob: 0.8
+    use_rot: False
+    batch_size_per_gpu: 12
+network_g: {type: RRDBNet, num_feat: 64, num_block: 23, num_grow_ch: 32, scale: 2}
+network_d: {type: UNetDiscriminatorSN, num_in_ch: 3, num_feat: 64, skip_connection: True}
+train:
+  optim_g: {type: Adam, lr: !!float 1e-4}
+  optim_d: {type: Adam, lr: !!float 1e-4}
+  pixel_opt: {type: L1Loss, loss_weight: 1.0}
+  perceptual_opt: {layer_weights: {conv1_2: 0.1, conv5_4: 1}, perceptual_weight: 1.0}
+  gan_opt: {gan_type: vanilla, loss_weight: !!float 1e-1}
+"""
+REDUX = """
+scale: 4
+use_amp: true
+use_compile: false
+datasets:
+  train: {type: pairedimagedataset, dataroot_gt: [hr, hr2], dataroot_lq: lr, lq_size: 64, batch_size_per_gpu: 8,
+          accum_iter: 2}
+network_g: {type: esrgan, use_pixel_unshuffle: true}
+network_d: {type: dunet}
+train:
+  grad_clip: true
+  optim_g: {type: AdamW, lr: !!float 1e-4}
+  optim_d: {type: AdamW, lr: !!float 1e-4}
+  scheduler: {type: CosineAnnealingRestartLR, periods: [500], restart_weights: [1], eta_min: !!float 1e-6}
+  warmup_iter: 100
+  losses:
+    - {type: charbonnierloss, loss_weight: 1.0}
+    - {type: hsluvloss, loss_weight: 1.0}
+    - {type: ganloss, gan_type: lsgan, loss_weight: 0.1}
+    - {type: ffloss, loss_weight: 0.2}
+"""
 CASES = {
     "nectargan": Case(
         str(PAGES / "nectargan_facades.json"),
@@ -202,6 +313,74 @@ CASES = {
         {"--image-output", "--decoder"},
     ),
 }  # fmt: skip
+CASES |= {
+    "basicsr, ESRGAN": Case(
+        "python basicsr/train.py -opt {folder}/esrgan.yml --auto_resume",
+        None,
+        {
+            "data.common.type": "super_resolution.PairedPatches", "data.train.scenes.small": "train_small",
+            "networks.generator.blocks": 23, "networks.generator.pixels": "unit", "train.steps": 400000,
+            "networks.discriminator.type": "super_resolution.VGGDiscriminator", "seed": 0, "train.ema.decay": 0.999,
+            "steps.D.optimizer.betas": [0.9, 0.99], "losses.G_feature.layers": {"relu5_2": 1.0},
+            "steps.G.lr_schedule": {"type": "Decay", "at": [50000, 100000], "factor": 0.5, "over": 0},
+        },
+        {"--auto_resume", "datasets.train.io_backend.type", "path.resume_state", "train.net_d_iters"},
+        {"esrgan.yml": ESRGAN},
+    ),
+    "basicsr, Real-ESRGAN": Case(
+        "{folder}/real.yml",
+        None,
+        {
+            "data.common.size": 256, "networks.generator.unshuffle": 2, "steps.G.clip": None,
+            "steps.D.injectors.judge.inputs.image": "hq", "losses.G_l1.inputs.target": "sharp", "data.batch_size": 24,
+            "data.common.degradation.sinc": {"chance": 0.8, "cutoff": [0.33, 1.0]},
+            "losses.G_feature.layers": {"relu1_2": 0.1, "relu5_2": 1.0},
+        },
+        {"queue_size", "gray_noise_prob"},
+        {"real.yml": REAL},
+    ),
+    "dl_art_school": Case(
+        "{folder}/esrgan.yml",
+        None,
+        {
+            "networks.generator.blocks": 23, "networks.generator.pixels": "unit", "steps.D.detach": ["sr"],
+            "steps.G.optimizer.betas": [0.9, 0.999], "losses.G_feature.layers": {"relu5_2": 1.0},
+            "train.ema.decay": 0.999, "metrics.scores.upscaling.image": "sr",
+        },
+        set(),
+        {"esrgan.yml": DLAS},
+    ),
+    "dl_art_school, its own": Case(
+        "{folder}/div2k.yml",
+        None,
+        {
+            "steps.judge.after": 1000, "steps.judge.injectors.dgen_inj.grad": False, "train.accumulation": 2,
+            "steps.judge.injectors.points_gan.requires_grad": True, "losses.judge_gan_slope.weight": 10.0,
+            "steps.judge.injectors.dgen_inj.inputs": {"x": "lq"}, "steps.generator.optimizer.type": "torch.optim.SGD",
+            "steps.generator.injectors.gen_inj.outputs": {"image": "gen_generator"}, "networks.judge.norm": "none",
+            "steps.generator.lr_schedule": {"type": "WarmUp", "steps": 50, "then": {
+                "type": "Decay", "at": [140, 180], "factor": 0.5, "over": 0}},
+        },
+        {"networks.judge.which_model_D", "steps.judge.losses.gan.noise", "path.strict_load",
+         "steps.judge.injectors.plq.type", "steps.judge.injectors.plq.patch_size",
+         *(f"steps.generator.losses.translational.{key}" for key in ("type", "weight", "real"))},
+        {"div2k.yml": DIV2K},
+    ),
+    "traiNNer-redux": Case(
+        "{folder}/redux.yml",
+        None,
+        {
+            "networks.generator.unshuffle": None, "data.common.size": 256, "losses.G_ff.weight": 0.05,
+            "train.precision": "fp16", "steps.D.clip": 100.0, "train.accumulation": 2, "data.batch_size": 16,
+            "networks.discriminator.type": "super_resolution.UNetDiscriminator",
+            "steps.G.lr_schedule": {"type": "WarmUp", "steps": 100, "then": {
+                "type": "CosineRestarts", "periods": [500], "weights": [1.0], "from": 1.0, "to": 0.01}},
+        },
+        {"network_d.type", "train.losses.1.type", "train.losses.1.loss_weight", "datasets.train.dataroot_gt",
+         "use_compile"},
+        {"redux.yml": REDUX},
+    ),
+}  # fmt: skip
 each_case = pytest.mark.parametrize("name", CASES)
 
 
@@ -235,21 +414,20 @@ def test_a_recipe_passes_all_checks_and_no_key_is_lost(name, tmp_path, capsys):
 def tables(system):
     modules = map(importlib.import_module, modules_with("translate_", "translate").values())
     (module,) = [one for one in modules if one.SYSTEM is system]
-    every = [one for one in vars(module).values() if isinstance(one, dict)]
-    return {key: row for one in every for key, row in one.items() if isinstance(row, tuple) and isinstance(row[0], str)}
+    names = ("TABLE", "AUTHORS", "LOSSES", "DECODER", "STYLE")
+    return {key: row for one in names for key, row in getattr(module, one, {}).items() if isinstance(row, tuple)}
 
 
 @each_case
 def test_each_option_that_is_read_has_a_row_that_names_its_key(name, tmp_path):
     translation = written(name, tmp_path)
     system = translation.system
-    page = rows(system.page)
     options = {system.row(key) for key in translation.taken} - {"arguments"}
-    assert options - {*page} == set()
+    assert [key for key in sorted(options) if described(key, system.page) is None] == []
     for there, (here, *_) in tables(system).items():
         last = here.split()[0].split(".")[-1]
         same = last == there.lstrip("-").replace("-", "_")
-        assert same or re.search(rf"\b{last}\b", page[system.row(there)]), (there, here)
+        assert same or re.search(rf"\b{last}\b", described(system.row(there), system.page)), (there, here)
 
 
 @pytest.mark.parametrize(("name", "file"), [("openpifpaf", "shufflenetv2k16"), ("openpifpaf, boxes", "cocodet")])
@@ -270,14 +448,23 @@ def test_pages_show_what_the_command_writes(name, file, tmp_path):
 # --- losses: what the originals compute, in NumPy ---
 
 RANDOM = np.random.default_rng(5)
-NAMES = "image target fake y x cycled_x cycled_y same_x same_y"
-JUDGED = "real_logits fake_logits judged_logits judged_x judged_y real_x real_y not_x not_y"
+NAMES = "gen_generator sr hq sharp image target fake y x cycled_x cycled_y same_x same_y"
+JUDGED = (
+    "judge_0_real judge_0_fake judge_1_real judge_1_fake judged_real judged_fake real_logits "
+    "fake_logits judged_logits judged_x judged_y real_x real_y not_x not_y"
+)
 IMAGES = {name: RANDOM.uniform(-1, 1, (2, 3, 8, 8)) for name in NAMES.split()}
 LOGITS = {name: RANDOM.normal(size=(2, 1, 3, 3)) for name in JUDGED.split()}
 
 
 def entropy(name, real):
     return np.logaddexp(0, -LOGITS[name] if real else LOGITS[name]).mean()
+
+
+def relative(name, opposite, real):
+    """BasicSR's ESRGANModel: cross-entropy of logits less the mean of the others."""
+    logits = LOGITS[name] - LOGITS[opposite].mean()
+    return np.logaddexp(0, -logits if real else logits).mean()
 
 
 def square(name, real):
@@ -316,7 +503,7 @@ def composite(b_scale):
 SOBEL = [[1, 0, -1], [2, 0, -2], [1, 0, -1]], [[1, 2, 1], [0, 0, 0], [-1, -2, -1]]
 LAPLACE = ([[0, 1, 0], [1, -4, 1], [0, 1, 0]],)
 BATCH = IMAGES | LOGITS | MEANS | FIELDS
-WITHOUT_VGG = {"G_VGG", "perceptual"}
+WITHOUT_VGG = {"G_VGG", "perceptual", "G_feature"}
 ITERATION = 2750  # VUNet's KL then counts half
 TOTALS = {  # case, step: the sum of all losses there but for those of VGG19, whose weights are no formula
     ("nectargan", "G"): entropy("judged_logits", 1) + 100 * l1("fake", "y") + 3 * edges(SOBEL, "fake", "y")
@@ -332,6 +519,19 @@ TOTALS = {  # case, step: the sum of all losses there but for those of VGG19, wh
     ("vunet, changed", "generator"): 2 * l1("image", "target") + nats,
     ("openpifpaf", "network"): composite(10),
     ("openpifpaf, four pictures", "network"): composite(5),
+    ("basicsr, ESRGAN", "G"): 0.01 * l1("sr", "hq") / 2 + 0.005 * (
+        relative("judged_real", "judged_fake", 0) + relative("judged_fake", "judged_real", 1)) / 2,
+    ("basicsr, ESRGAN", "D"): (
+        relative("real_logits", "fake_logits", 1) + relative("fake_logits", "real_logits", 0)) / 2,
+    ("basicsr, Real-ESRGAN", "G"): l1("sr", "sharp") / 2 + 0.1 * entropy("judged_fake", 1),
+    ("basicsr, Real-ESRGAN", "D"): entropy("real_logits", 1) + entropy("fake_logits", 0),
+    ("dl_art_school", "G"): 0.01 * l1("sr", "hq") / 2 + 0.005 * (
+        relative("judge_0_real", "judge_0_fake", 0) + relative("judge_0_fake", "judge_0_real", 1)) / 2,
+    ("dl_art_school", "D"): 0.5 * (
+        relative("judge_1_real", "judge_1_fake", 1) + relative("judge_1_fake", "judge_1_real", 0)),
+    ("dl_art_school, its own", "generator"): 0.05 * ((IMAGES["gen_generator"] - IMAGES["hq"]) ** 2).mean() / 4
+    + 0.02 * entropy("judge_1_fake", 1),
+    ("traiNNer-redux", "D"): square("real_logits", 1) + square("fake_logits", 0),
     ("junyanz, cycle_gan", "D"): sum(square(f"real_{one}", 1) + square(f"not_{one}", 0) for one in "xy") / 2,
 }  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""Every declaration in docs/dl_art_school.md can be built, and every injector of the engine stands there."""
+"""Every declaration in docs/coming_from/dl_art_school.md can be built, and every injector of the engine stands there."""
 
 import re
 from pathlib import Path
@@ -12,7 +12,7 @@ from figura.recipe.schema import InjectorEntry, LossEntry, Mode, Recipe, Runtime
 from figura.recipe.types import INJECTOR, LOSS, OPTIMIZER, SCHEDULE, SCORE, check_arguments, construct, find_type
 from figura.systems import classes_in
 
-PAGE = (Path(__file__).parents[2] / "docs/dl_art_school.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs/coming_from/dl_art_school.md").read_text()
 SECTIONS = dict(re.findall(r"^## ([\w ]+)\n(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL))
 SLOTS = {"Injectors": INJECTOR, "Losses": LOSS, "Optimizers": OPTIMIZER, "Schedules": SCHEDULE, "Evaluators": SCORE}
 ENTRIES = {"Injectors": InjectorEntry, "Losses": LossEntry}

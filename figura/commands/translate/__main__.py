@@ -71,7 +71,7 @@ def translated(source: str, examples: int | None, output: Path) -> Translation:
     before, program = list[str](), ""
     files = [Path(source)] if os.path.isfile(source) else []  # a command may be too long for a path
     if not files:
-        kind, command = command_of(source, {kind: system.program for kind, system in systems.items()})
+        kind, command = command_of(source, systems)
         before, program = [word for word in command.before if word not in PYTHON], command.program
         system = systems[kind]
         given = options(command.words, system.switches, system.several | system.files)

@@ -64,15 +64,15 @@ def read_file(path: Path) -> dict[str, Any]:
     return {str(key): value for key, value in content.items()}
 
 
-def command_of(source: str, programs: Mapping[str, str]) -> tuple[str, Command]:
+def command_of(source: str, systems: Mapping[str, System]) -> tuple[str, Command]:
     """Return which system's program a command line starts, and its parts. Raises UserError if it starts none."""
     try:
         words = shlex.split(source.replace("\\\n", " "))
     except ValueError as error:
         raise UserError(f"{shown(source)}: not a command line: {error}") from None
     for place, word in enumerate(words):
-        for kind, program in programs.items():
-            if re.fullmatch(program, word):
+        for kind, system in systems.items():  # several have a train.py; what follows tells
+            if re.fullmatch(system.program, word) and (not system.files or system.files & {*words}):
                 return kind, Command(words[:place], word, words[place + 1 :])
     raise UserError(
         f"{shown(source)}: no file, and no command that figura knows: there are edflow, nectargan-train-paired, "
@@ -115,6 +115,15 @@ def _value(text: str) -> Any:
     return text if value is None else value
 
 
+def flat(content: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of nested maps by dotted key; a list that holds maps is one of its places."""
+    found: dict[str, Any] = {}
+    for key, value in leaves(content):
+        places = isinstance(value, list) and any(isinstance(one, dict) for one in value)
+        found |= flat({f"{key}.{place}": one for place, one in enumerate(value)}) if places else {key: value}
+    return found
+
+
 def overrides(given: Mapping[str, Any], content: dict[str, Any], own: Collection[str]) -> dict[str, Any]:
     """Return the options of a command beside what its file says, as flat keys; `--a/b value` changes key `a.b`.
 
@@ -123,9 +132,9 @@ def overrides(given: Mapping[str, Any], content: dict[str, Any], own: Collection
         content: of the file, or several that are merged.
         own: options that are no keys of the file.
     """
-    flat = dict(leaves(content))
+    found = flat(content)
     for option, value in given.items():
         key = option.removeprefix("--").replace("/", ".")
-        flat = {name: one for name, one in flat.items() if option in own or not f"{name}.".startswith(f"{key}.")}
-        flat |= {option: value} if option in own else dict(leaves({key: value}))
-    return flat
+        found = {name: one for name, one in found.items() if option in own or not f"{name}.".startswith(f"{key}.")}
+        found |= {option: value} if option in own else flat({key: value})
+    return found

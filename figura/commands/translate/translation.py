@@ -15,7 +15,7 @@ from figura.systems import PROJECT
 
 PAGES = PROJECT / "docs/coming_from"
 Change = Mapping[Any, Any] | Callable[[Any], Any]
-Table = Mapping[str, tuple[Any, ...]]
+Table = dict[str, tuple[Any, ...]]
 """By key there: keys here, separated by spaces; the default there (None: left as it is here); optionally a `Change`."""
 
 
@@ -36,8 +36,9 @@ def rows(page: str) -> dict[str, str]:
         said = cells[2] if last else "; ".join(filter(None, cells[1:]))
         said = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", said)
         for option in re.findall(r"`([^`]+)`", cells[0]):
-            found.setdefault(option.split()[0], said)
-            found.setdefault(f"{section}/{option.split()[0]}", said)
+            name = option.split()[0].rstrip(":")
+            found.setdefault(name, said)
+            found.setdefault(f"{section}/{name}", said)
     return found
 
 
@@ -174,9 +175,13 @@ class Translation:
         return found
 
     def _reason(self, key: str) -> str:
-        known = rows(self.system.page)
-        if key in known:
-            return known[key]
-        stars = [text for name, text in known.items() if name.endswith("*") and key.startswith(name[:-1])]
-        unknown = f"docs/coming_from/{self.system.page}.md does not know it, and nothing was done{nearest(key, known)}"
-        return stars[0] if stars else unknown
+        unknown = f"docs/coming_from/{self.system.page}.md does not know it, and nothing was done"
+        return described(key, self.system.page) or f"{unknown}{nearest(key, rows(self.system.page))}"
+
+
+def described(key: str, page: str) -> str | None:
+    """Return what a page says about a key, or `SECTION/key`: its row, or that of its longest beginning with a `*`."""
+    known = rows(page)
+    stars = [name for name in known if name.endswith("*") and key.startswith(name[:-1])]
+    plain = known.get(key, known.get(key.rpartition("/")[2]))
+    return plain or (known[max(stars, key=len)] if stars else None)
