@@ -1,4 +1,4 @@
-"""Every declaration in docs/coming_from/dl_art_school.md can be built, and every injector of the engine stands there."""
+"""Declarations in docs/coming_from/dl_art_school.md can be built, and every injector of the engine stands there."""
 
 import re
 from pathlib import Path
