@@ -2,12 +2,12 @@
 
 SOURCE is a file, or a command line in quotes:
 
-    NectarGAN             config.json, 'nectargan-train-paired -f config.json -lss extended'
-    pytorch-CycleGAN-and-pix2pix  'python train.py --dataroot facades --model pix2pix'
-    VUNet on edflow       base.yaml, 'edflow -b base.yaml data.yaml -t --losses/color_L1/weight 2'
-    OpenPifPaf            'python -m openpifpaf.train --lr=0.0003', .eval, .predict
-    BasicSR, traiNNer-redux, neosr   train_ESRGAN_x4.yml
-    DL-Art-School         train_div2k_esrgan.yml
+    NectarGAN                      config.json, 'nectargan-train-paired -f config.json -lss extended'
+    pytorch-CycleGAN-and-pix2pix   'python train.py --dataroot facades --model pix2pix'
+    VUNet on edflow                base.yaml, 'edflow -b base.yaml data.yaml -t --losses/color_L1/weight 2'
+    OpenPifPaf                     'python -m openpifpaf.train --lr=0.0003', .eval, .predict
+    BasicSR, traiNNer-redux        train_ESRGAN_x4.yml
+    DL-Art-School                  train_div2k_esrgan.yml
 
 Prints the entry for data/params.yaml, the commands that take the place of theirs, and each key that was not taken over,
 with the reason. None of their code is needed or run. Comments in the recipe name the key there where ours differs.
