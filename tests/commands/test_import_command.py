@@ -138,6 +138,6 @@ def test_a_project_has_kinds_of_its_own(tmp_path):
 
     assert "own: --recipe is needed, such as own.yaml" in said("own")
     kinds = set(re.findall(r"'(\w+)'", said("nothing"))) - {"nothing"}
-    assert kinds == {"own", *modules_with("import_", "plan")}
+    assert kinds == {"own", "state", *modules_with("import_", "plan")}
     page = (Path(__file__).parents[2] / "docs/import.md").read_text()
-    assert all(f"figura import {kind} " in page for kind in modules_with("import_", "plan"))
+    assert all(f"figura import {kind} " in page for kind in ("state", *modules_with("import_", "plan")))

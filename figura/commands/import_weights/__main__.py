@@ -1,9 +1,11 @@
 """Import weights of another program: `figura import KIND FILE --output FILE_OR_FOLDER [--recipe ...]`.
 
-KIND is any for which a system has a module `models/SYSTEM/import_KIND.py` with a function `plan(tensors)`, which tells
-the network from names and shapes. A module with a `TYPE` cannot tell it: its `plan(tensors, network, heads)` gets the
-network of this type in `--recipe`, which is needed then. A module may have `refuse_content(content)`, too, which is
-given all that the file holds.
+KIND `state` is a network of any class, with its own names, for the network of this class in `--recipe`.
+
+Any other KIND is one for which a system has a module `models/SYSTEM/import_KIND.py` with a function `plan(tensors)`,
+which tells the network from names and shapes. A module with a `TYPE` cannot tell it: its `plan(tensors, network, heads)`
+gets the network of this type in `--recipe`, which is needed then. A module may have `refuse_content(content)`, too,
+which is given all that the file holds.
 
 An output that ends in .safetensors is a file for `networks.<name>.weights` of a recipe. Any other output is the folder
 of a run: it gets `model/` as if the recipe had trained it, for `python -m stages.eval_dump`. Without `--recipe`, the
@@ -39,7 +41,7 @@ SUFFIXES = {".bin", ".ckpt", ".onnx", ".pkl", ".pt", ".pth", SUFFIX, ".tar"}
 
 def main(arguments: list[str]) -> None:
     """Write the weights of a file for figura's network of the same architecture."""
-    kinds = modules_with("import_", "plan")
+    kinds = modules_with("import_", "plan") | {"state": "figura.commands.import_weights.state"}
     args = _parse(arguments, kinds)
     if args.network and args.recipe is None:
         raise UserError(f"--network {args.network}: it chooses a network of --recipe, which is missing")
@@ -55,7 +57,7 @@ def main(arguments: list[str]) -> None:
     importer = importlib.import_module(kinds[args.kind])
     if hasattr(importer, "TYPE") and args.recipe is None:
         raise UserError(f"{args.kind}: --recipe is needed, such as {importer.RECIPE}")
-    if args.heads and not hasattr(importer, "TYPE"):
+    if args.heads and not getattr(importer, "TYPE", ""):
         raise UserError(f"--heads: networks of {args.kind} have no heads")
     _convert(args, importer, None if content is None else check_recipe(content, args.recipe))
 
@@ -99,10 +101,12 @@ def _convert(args: argparse.Namespace, importer: Any, recipe: "Recipe | None") -
 
     networks = {} if recipe is None else build_networks(recipe)
     content = read_content(args.file)
-    tensors = tensors_of(content, args.file)
-    needed = []
+    any_type = getattr(importer, "TYPE", None) == ""
+    tensors = tensors_of(content, args.file, several=any_type)
+    name, needed = "", []
     if hasattr(importer, "TYPE") and recipe is not None:
-        needed = [networks[_chosen(networks, recipe, importer.TYPE, args.network)], args.heads]
+        name = _chosen(networks, recipe, importer.TYPE, args.network)
+        needed = [networks[name], args.heads]
     try:
         if hasattr(importer, "refuse_content"):
             importer.refuse_content(content)
@@ -115,7 +119,7 @@ def _convert(args: argparse.Namespace, importer: Any, recipe: "Recipe | None") -
         networks = {name: _built(plan, args.file)}
         what = f"{args.file}"
     else:
-        name = _chosen(networks, recipe, plan.type, args.network)
+        name = name or _chosen(networks, recipe, plan.type, args.network)
         what = f"{args.file}, for networks.{name} of {recipe.path}"
     faults = [] if recipe is None else _other_settings(plan, recipe, name, type(networks[name]))
     try:
@@ -171,7 +175,7 @@ def _built(plan: "Plan", file: Path) -> "nn.Module":
 
 
 def _chosen(networks: dict[str, "nn.Module"], recipe: "Recipe", kind: str, wanted: str | None) -> str:
-    own = _type(kind)
+    own = _type(kind) if kind else object
     names = [name for name, one in networks.items() if isinstance(one, own) or recipe.networks[name].type == kind]
     if wanted is not None and wanted not in networks:
         raise UserError(f"--network {wanted!r}{nearest(wanted, networks)}: {recipe.path} has {', '.join(networks)}")
@@ -180,7 +184,8 @@ def _chosen(networks: dict[str, "nn.Module"], recipe: "Recipe", kind: str, wante
     if wanted is not None or len(names) != 1:
         types = ", ".join(f"{name} ({recipe.networks[name].type})" for name in networks)
         which = f"; choose one by --network: {', '.join(names)}" if len(names) > 1 else ""
-        raise UserError(f"{recipe.path}: the file holds {kind}; the recipe has {types}{which}")
+        holds = f"the file holds {kind}; " if kind else ""
+        raise UserError(f"{recipe.path}: {holds}the recipe has {types}{which}")
     return names[0]
 
 

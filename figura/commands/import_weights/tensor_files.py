@@ -34,20 +34,22 @@ def read_content(path: Path) -> Any:
     return load_tensors(path) if path.suffix == ".safetensors" else read_pickle(path)
 
 
-def tensors_of(content: Any, path: Path) -> dict[str, Tensor]:
-    """Return the tensors in what a file holds, as `read_tensors` does."""
+def tensors_of(content: Any, path: Path, *, several: bool = False) -> dict[str, Tensor]:
+    """Return the tensors in what a file holds, as `read_tensors` does; of `several` networks, as `<key>.<name>`."""
     try:
         state = _state(content)
         networks = {} if state is not None else _networks(content)
     except RecursionError:
         raise UserError(f"{path}: a module of its network contains itself, or too many lie one in another") from None
     if state is None:
-        if len(networks) != 1:
+        if len(networks) != 1 and not (several and networks):
             which = f"several networks, {', '.join(networks)}" if networks else "no state dictionary"
             raise UserError(
                 f"{path}: holds {which}{_others(content)}; one is needed, alone or under {', '.join(CONTENTS)}"
             )
-        (state,) = networks.values()
+        (state, *others) = networks.values()
+        if others:
+            state = {f"{key}.{name}": tensor for key, one in networks.items() for name, tensor in one.items()}
     tensors = {str(name): tensor for name, tensor in state.items()}
     while tensors and (common := [one for one in WRAPPED if all(name.startswith(one) for name in tensors)]):
         tensors = {name.removeprefix(common[0]): tensor for name, tensor in tensors.items()}
