@@ -35,14 +35,17 @@ def main(arguments: list[str]) -> None:
     from figura.report.curves import draw_curves, read_histories, write_curves
     from figura.report.results import write_results
 
-    dump, (train, validation) = Dump(args.run / "dump"), read_histories(args.run)
+    dump = Dump(args.run / "dump")
+    histories = read_histories(args.run) if (args.run / "history").exists() else None
     recipe = checked_for_metrics(content, args.recipe, dump.facts)
     refuse_untracked(recipe)
-    write_results(
-        recipe, dump, args.metrics, args.plots, f"{args.run.name} ({args.recipe})  step {train['step'].max()}"
-    )
-    write_curves(train, validation, args.plots, "TRY " if dump.trial else "")
-    draw_curves(train, validation, args.plots / "pictures" / "losses.png", dump.trial)
+    step = "" if histories is None else f"  step {histories[0]['step'].max()}"
+    write_results(recipe, dump, args.metrics, args.plots, f"{args.run.name} ({args.recipe}){step}")
+    if histories is None:
+        print(f"{args.run}: has no history, so it was not trained here: no curves")
+        return
+    write_curves(*histories, args.plots, "TRY " if dump.trial else "")
+    draw_curves(*histories, args.plots / "pictures" / "losses.png", dump.trial)
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ from figura.engine.build import build_networks
 from figura.engine.weights import load_weights
 from figura.recipe.load import check_recipe
 from figura.systems import modules_with
+from stages import eval_dump, metrics
 
 GENERATOR = {
     "type": "pix2pix.UNetGenerator",
@@ -69,6 +70,10 @@ def test_a_run_to_evaluate(tmp_path, capsys):
     for name, network in build_networks(trained).items():
         load_weights(network, folder / f"{name}.safetensors")
     assert str(tmp_path / "source.pth") in json.dumps(json.loads((folder / "provenance.json").read_text()))
+    words = [str(path), str(tmp_path / "run")]
+    assert run(eval_dump.main, words) == run(metrics.main, [*words, str(tmp_path / "m.json"), str(tmp_path / "p")]) == 0
+    assert "run: has no history, so it was not trained here: no curves" in capsys.readouterr().out
+    assert json.loads((tmp_path / "full/m.json").read_text()).keys() == {"distance"}
 
 
 def test_settings_that_no_name_shows(tmp_path, capsys):

@@ -93,4 +93,4 @@ def test_which_network_is_not_guessed(recipe, tmp_path, capsys):
     assert "state: --recipe is needed, such as mine.yaml" in refused(*words)
     twice = {"G": state, "G_ema": state}
     said = refused("state", twice, tmp_path, capsys, "--recipe", str(recipe), "--network", "generator")
-    assert "behind each of the prefixes 'G.', 'G_ema.'; write a file of one of them" in said
+    assert "behind each of the prefixes 'G.', 'G_ema.'; write the tensors of one prefix to a file" in said

@@ -1,11 +1,9 @@
 """Import weights of another program: `figura import KIND FILE --output FILE_OR_FOLDER [--recipe ...]`.
 
-KIND `state` is a network of any class, with its own names, for the network of this class in `--recipe`.
-
-Any other KIND is one for which a system has a module `models/SYSTEM/import_KIND.py` with a function `plan(tensors)`,
-which tells the network from names and shapes. A module with a `TYPE` cannot tell it: its `plan(tensors, network, heads)`
-gets the network of this type in `--recipe`, which is needed then. A module may have `refuse_content(content)`, too,
-which is given all that the file holds.
+KIND is `state`, for a network of any class, which `--recipe` names, or any for which a system has a module
+`models/SYSTEM/import_KIND.py` with a function `plan(tensors)`, which tells the network from names and shapes. A module
+with a `TYPE` cannot tell it: its `plan(tensors, network, heads)` gets the network of this type in `--recipe`, which is
+needed then. A module may have `refuse_content(content)`, too, which is given all that the file holds.
 
 An output that ends in .safetensors is a file for `networks.<name>.weights` of a recipe. Any other output is the folder
 of a run: it gets `model/` as if the recipe had trained it, for `python -m stages.eval_dump`. Without `--recipe`, the

@@ -11,7 +11,7 @@ from figura.commands.import_weights.plan import COUNTER, Plan, Tensors
 
 TYPE = ""  # any
 RECIPE = "mine.yaml, which names the network's class as a `type`"
-UNITS = "what range of numbers it reads and gives is not in the file; figura's images are in [-1, 1]"
+UNITS = "the file does not say which range of values the network reads and gives; figura's images are in [-1, 1]"
 
 
 def plan(tensors: Tensors, network: nn.Module, heads: None = None) -> Plan:
@@ -26,8 +26,8 @@ def plan(tensors: Tensors, network: nn.Module, heads: None = None) -> Plan:
     fitting = [one for one in prefixes if all(one + name in tensors for name in own if not name.endswith(COUNTER))]
     if len(fitting) > 1:
         raise UserError(
-            f"its names fit the network behind each of the prefixes {', '.join(map(repr, sorted(fitting)))}; write a "
-            "file of one of them"
+            f"its names fit the network behind each of the prefixes {', '.join(map(repr, sorted(fitting)))}; "
+            "write the tensors of one prefix to a file of their own"
         )
     prefix = max(sorted(prefixes), key=lambda one: sum(one + name in tensors for name in own), default="")
     others = frozenset(name for name in tensors if not name.startswith(prefix))
