@@ -154,11 +154,16 @@ def _earlier(manifest: Path, digest: str | None) -> Any:
     kept = KEPT / str(digest)
     if digest is not None and kept.is_file():
         return json.loads(kept.read_bytes())
+    commits = commits_with(manifest, digest)
+    return next((json.loads(git("show", f"{one}:./{manifest.as_posix()}") or "") for one in commits), None)
+
+
+def commits_with(manifest: Path, digest: str | None) -> Iterator[str]:
+    """Yield the commits, the latest first, that gave a manifest the content with this MD5."""
     for commit in (git("log", f"-{COMMITS}", "--format=%H", "--", manifest.as_posix()) or "").split():
         text = git("show", f"{commit}:./{manifest.as_posix()}")
         if text is not None and _md5(text.encode()) == digest:
-            return json.loads(text)
-    return None
+            yield commit
 
 
 def _md5(text: bytes) -> str:

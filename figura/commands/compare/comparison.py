@@ -144,6 +144,7 @@ def compare_revisions(files: Sequence[Files], recipe_name: str, path: Path, scra
     lines = [
         f"{one.name}: same recipe, seed, code and data as another; left out" for one in revisions if one not in used
     ]
+    lines += [line for one in revisions for line in one.accepted]
     if len(used) < 2:
         return RevisionComparison(recipe, [Side(used)], {}, {}, [], lines, [])
     dumps = matched({one.name: Dump(one.dump) for one in used})

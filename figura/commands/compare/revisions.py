@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from figura.base.errors import UserError
 from figura.base.files import git, read_bytes
 from figura.base.yaml12 import parse_yaml
+from figura.code.accepted import ACCEPTED, acceptances, manifests_in
 from figura.recipe.dotted_keys import leaves
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ class Revision:
         seed: of its training.
         params: all others that made the dump, by dotted key.
         sources: hashes of the code and data that made it, by path.
+        accepted: stages that did not run on the code that `dvc.lock` names, as text.
     """
 
     name: str
@@ -41,6 +43,7 @@ class Revision:
     seed: int
     params: Mapping[str, Any]
     sources: Mapping[str, str]
+    accepted: Sequence[str] = ()
 
     def differs_in_seed_alone(self, other: "Revision") -> bool:
         """Whether the same recipe, code and data made both dumps."""
@@ -166,9 +169,10 @@ def read_revision(files: Files, recipe: str, scratch: Path) -> Revision:
     lock = files.read_text(LOCK)
     if lock is None:
         raise UserError(f"{name}: it has no {LOCK}; run `dvc repro metrics@{recipe}` there and commit it")
+    accepted = files.read_text(ACCEPTED.as_posix()) or ""
     if files.system is None:
-        return _revision(name, recipe, lock, Path(dump))
-    revision = _revision(name, recipe, lock, scratch / name.replace("/", "_"))
+        return _revision(name, recipe, lock, accepted, Path(dump))
+    revision = _revision(name, recipe, lock, accepted, scratch / name.replace("/", "_"))
     with files.known(dump):
         _link(files, dump, revision.dump)
     return revision
@@ -189,12 +193,14 @@ def _link(files: Files, dump: str, folder: Path) -> None:
             files.system.get_file(path, str(target))
 
 
-def _revision(name: str, recipe: str, lock: str, dump: Path) -> Revision:
+def _revision(name: str, recipe: str, lock: str, accepted: str, dump: Path) -> Revision:
     """Read `dvc.lock`: parameters, and hashes of what train and eval-dump depend on."""
     params: dict[str, Any] = {}
     sources: dict[str, str] = {}
+    lines: list[str] = []
     try:
         stages = parse_yaml(lock, f"{LOCK} of {name}").get("stages", {})
+        holding = acceptances(stages, accepted)
         for stage in (f"train@{recipe}", f"eval-dump@{recipe}"):
             if stage not in stages:
                 raise UserError(f"{name}: {LOCK} has no {stage}; run `dvc repro metrics@{recipe}` there first")
@@ -202,9 +208,12 @@ def _revision(name: str, recipe: str, lock: str, dump: Path) -> Revision:
                 params |= dict(leaves(content))
             read = [one for one in stages[stage]["deps"] if not one["path"].startswith(f"runs/{recipe}/")]
             sources |= {one["path"]: one.get("md5", "") for one in read}
+            if stage in holding:
+                sources |= dict.fromkeys(manifests_in(stages, stage), holding[stage].made)
+                lines.append(f"{name}: {stage} {holding[stage]}")
         if params.get("train.try"):
             raise UserError(f"{name}: {recipe} is a try there (train.try), no result to compare")
-        return Revision(name, dump, params.pop(SEED), params, sources)
+        return Revision(name, dump, params.pop(SEED), params, sources, lines)
     except (TypeError, KeyError, AttributeError) as error:
         raise UserError(f"{LOCK} of {name}: not what DVC writes: {error!r}") from None
 

@@ -12,8 +12,10 @@ from typing import Any
 from figura.base.errors import UserError
 from figura.base.files import git, read_json, read_text
 from figura.base.yaml12 import read_yaml
+from figura.code.accepted import acceptances
 from figura.commands.report.page import Block, Cards, Fold, Lines, Pictures, Rows, Text
 from figura.commands.report.pictures import Picture, picture_of
+from figura.live.causes import read_lock
 from figura.recipe.pipeline import entries
 from figura.recipe.trial import KEY
 from figura.report.metrics import flattened
@@ -122,6 +124,7 @@ def _settings(entry: Entry) -> Iterator[Block]:
             f"data: {entry.data}",
             f"networks: {built}",
             f"training: {length}, batches of {batch}, {precision}, seed {recipe.get('seed')}",
+            *(f"{stage}: {one}" for stage, one in acceptances(read_lock()).items() if stage.endswith(f"@{entry.name}")),
         ]
     )
 
