@@ -32,6 +32,7 @@ COMMANDS = {
     },
     "Watch and judge": {
         "why": Command("figura.commands.why", "list the changes that make a stage run again, before it runs"),
+        "accept": Command("figura.commands.accept.__main__", "keep results whose code changed, if it has no effect"),
         "explore": Command("figura.commands.explore.__main__", "a page on this machine: data, runs, trying models"),
         "watch": Command("figura.commands.watch", "evaluate each checkpoint once, as it appears"),
         "replay": Command("figura.commands.replay", "rebuild an iteration: each loss's gradient, what is not finite"),

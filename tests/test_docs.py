@@ -45,6 +45,7 @@ OF_PAGE = {"coming_from/nectargan.md": "recipes/pix2pix.yaml"}
 OWN = ("bench", "figura", "models", "stages", "tests")
 MADE = (
     ".dvc/tmp/",
+    "code/accepted.jsonl",
     "data/raw/",
     "data/prepared/",
     "runs/",

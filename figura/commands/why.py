@@ -10,14 +10,23 @@ import json
 import subprocess
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from figura.base.errors import UserError, nearest, one_line, printable
+from figura.base.files import read_text
 from figura.base.yaml12 import read_yaml
+from figura.code.accepted import acceptances
 from figura.code.manifests import refresh
 from figura.commands import parser_of
 from figura.live.causes import causes, read_lock
 from figura.recipe.pipeline import PIPELINE, Instance, instances
+
+STARTING = 10
+"""Seconds in which both codes, each in a process of its own, load what they need, about."""
+ITERATIONS = 20
+KNOTS = ("after:", "before:", "end:", "until:", "at:")
+"""Keys of a recipe at which `figura accept` looks closer."""
 
 
 def main(arguments: list[str]) -> None:
@@ -25,14 +34,7 @@ def main(arguments: list[str]) -> None:
     parser = parser_of("why", __doc__)
     parser.add_argument("stages", nargs="*", metavar="STAGE", help="such as train@pose, or train for all trainings")
     asked = parser.parse_args(arguments).stages
-    if not PIPELINE.is_file():
-        raise UserError(f"{PIPELINE.absolute()}: no such file; go to the root of a project")
-    written = list(instances(read_yaml(PIPELINE)))
-    known = sorted(written, key=lambda one: -len(set(followers(one, written))))  # what is first is followed by most
-    chosen = [one for one in known if not asked or one.name in asked or one.name.partition("@")[0] in asked]
-    for name in asked:
-        if not any(name in (one.name, one.name.partition("@")[0]) for one in known):
-            raise UserError(f"{PIPELINE}: no stage {name!r}{nearest(name, [one.name for one in known])}")
+    chosen, known = chosen_stages(asked)
     refresh()
     stale, lock = status([one.name for one in chosen] if asked else []), read_lock()
     reported = [one for one in chosen if one.name in stale and one.manifest is not None]
@@ -40,6 +42,25 @@ def main(arguments: list[str]) -> None:
         print(printable("\n".join(lines(instance, stale[instance.name], lock, known))))
     if not reported:
         print("nothing would run" if not asked else f"{', '.join(asked)}: would not run")
+    for name, accepted in acceptances(lock).items():
+        if name not in stale and any(one.name == name for one in chosen):
+            print(f"{name}: {accepted}")
+
+
+def chosen_stages(asked: Collection[str]) -> tuple[list[Instance], list[Instance]]:
+    """Return the named stages of `dvc.yaml`, by default all, and all of them; what others follow comes first.
+
+    Raises:
+        UserError: there is no `dvc.yaml`, or no such stage.
+    """
+    if not PIPELINE.is_file():
+        raise UserError(f"{PIPELINE.absolute()}: no such file; go to the root of a project")
+    written = list(instances(read_yaml(PIPELINE)))
+    known = sorted(written, key=lambda one: -len(set(followers(one, written))))  # what is first is followed by most
+    for name in asked:
+        if not any(name in (one.name, one.name.partition("@")[0]) for one in known):
+            raise UserError(f"{PIPELINE}: no stage {name!r}{nearest(name, [one.name for one in known])}")
+    return [one for one in known if not asked or one.name in asked or one.name.partition("@")[0] in asked], known
 
 
 def status(targets: Sequence[str]) -> dict[str, list[Any]]:
@@ -52,6 +73,11 @@ def status(targets: Sequence[str]) -> dict[str, list[Any]]:
     return stages
 
 
+def only_code(instance: Instance, said: list[Any]) -> bool:
+    """Whether a stage is stale through its code or packages alone, by what DVC says of it."""
+    return said == [{"changed deps": {str(instance.manifest): "modified"}}]
+
+
 def lines(instance: Instance, said: list[Any], lock: Mapping[str, Any], known: Sequence[Instance]) -> list[str]:
     """Return the lines of a stage; `said` is what DVC says of it."""
     found = [line for line in causes(instance, lock) if not line.startswith("no setting or code differs")]
@@ -62,7 +88,25 @@ def lines(instance: Instance, said: list[Any], lock: Mapping[str, Any], known: S
         found += [f"{what}: {path} ({how})" for path, how in paths.items() if path not in told and path[:5] != "code/"]
     after = sorted(set(followers(instance, known)), key=known.index)
     follow = [f"  then perhaps {', '.join(one.name for one in after)}"] if after else []
+    if only_code(instance, said):
+        follow.append(f"  or, if that changes no result: figura accept {instance.name}{_seconds(instance)}")
     return [f"{instance.name} would run:", *(f"  {line}" for line in found), *follow]
+
+
+def _seconds(instance: Instance) -> str:
+    """Return how long a training took by its log, and about how long accepting takes, as text."""
+    try:
+        run = Path(instance.command[-1]) if instance.script == "stages.train" else Path()
+        begun = [json.loads(line) for line in read_text(run / "live/log.jsonl").splitlines()]
+        recipe = read_yaml(run / "live/recipe.yaml")
+        rates = [one["images_per_second"] for one in begun if "images_per_second" in one]
+        each = recipe["data"]["batch_size"] * len(rates) / sum(rates)
+        knots = sum(line.strip().startswith(KNOTS) for line in read_text(run / "live/recipe.yaml").splitlines())
+        last = int(begun[-1]["step"])
+    except (UserError, LookupError, TypeError, ValueError, ZeroDivisionError):
+        return ""
+    accepting = 2 * (STARTING + min(last, ITERATIONS * (2 + knots)) * each)
+    return f", about {accepting:.0f} s; its iterations took about {last * each:.0f} s"
 
 
 def followers(instance: Instance, known: Collection[Instance]) -> Iterator[Instance]:

@@ -17,6 +17,7 @@ LINES += re.findall(r"`(figura (?!explore|init|predict)\w+)`", README)
 NOT_HERE = "make "  # continuous integration runs these; a server that explores has tests of its own
 SHOWN = {  # what a command shows, as a regular expression
     "figura why": "nothing would run",
+    "figura accept": "nothing would run",
     "dvc repro": r"(?s)\A(?!.*Running stage '(?!code'))",  # no other stage than `code`
     "dvc metrics diff": r"metrics/vunet\.json\s+l1_person\.value",
     "dvc exp show --only-changed --drop runs": r"KL\.weight",
