@@ -55,7 +55,7 @@ def _figure(known: Mapping[str, Any], match: re.Match[str]) -> str:
     found = known.get(name)
     if found is None and "?" in match[0]:
         return match[0]
-    figure = found if isinstance(found, Mapping) else {"value": found}
+    figure: Mapping[str, Any] = found if isinstance(found, Mapping) else {"value": found}
     if missing := [part for part in parts if figure.get(part) is None]:
         raise UserError(f"{match[0]}: metrics/full has no {' and no '.join(missing)} of {name}")
     value, *ends = (_written(figure[part], like) for part, like in parts.items())

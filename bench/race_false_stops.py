@@ -46,7 +46,8 @@ def main() -> None:
     parser.add_argument("--noise", type=float, default=0.3, help="spread over images of a difference of two trainings")
     args = parser.parse_args()
     bootstrap = PairedBootstrap(SAMPLES, CONFIDENCE, SEED)
-    rows = [("seeds", "spread", "margin", "ahead", "races with a stop", "worse half stopped", "0 stopped", "0 first")]
+    head = "seeds,spread,margin,ahead,races with a stop,worse half stopped,0 stopped,0 first"
+    rows: list[tuple[str, ...]] = [tuple(head.split(","))]
     for seeds, spread, margin, ahead in (
         (1, 0.0, 0.0, 0.0), (1, 1.0, 4.0, 0.0), (3, 0.0, 0.0, 0.0), (3, 1.0, 0.0, 0.0),
         (1, 1.0, 4.0, 1.0), (3, 1.0, 0.0, 1.0), (3, 1.0, 0.0, 4.0),

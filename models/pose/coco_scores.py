@@ -298,7 +298,9 @@ class TorsoPCK(OfPeople, Score):
         _, baseline, away = joint_distances(truth, median_people(truth), lengths[known])
 
         def share(correct: NDArray[np.bool_]) -> Estimate:
-            above, below = (np.bincount(image, one.sum(axis=1), len(whole.image_ids)) for one in (correct, labelled))
+            above, below = np.zeros((2, len(whole.image_ids)))
+            np.add.at(above, image, correct.sum(axis=1))
+            np.add.at(below, image, labelled.sum(axis=1))
             return bootstrap.share(above, below)
 
         metrics: dict[str, Estimate | float | int] = {"PCK": share(hits)}
