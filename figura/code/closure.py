@@ -10,7 +10,7 @@ from functools import cache
 from hashlib import sha256
 from importlib import invalidate_caches
 from importlib.machinery import EXTENSION_SUFFIXES, BuiltinImporter, FrozenImporter, ModuleSpec, PathFinder
-from importlib.metadata import PackageNotFoundError, distributions, packages_distributions, version
+from importlib.metadata import Distribution, PackageNotFoundError, distributions, packages_distributions, version
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -254,9 +254,14 @@ def _listed(folder: Path) -> frozenset[str]:
 
 @cache
 def _hidden() -> frozenset[str]:
-    """Return the packages installed in editable mode whose files are not where Python's finders say."""
-    tops = set[str]()
+    """Return the packages installed in editable mode whose files are not where Python's finders say.
+
+    Of several installations of a package on `sys.path`, Python imports the first.
+    """
+    tops, first = set[str](), dict[str, Distribution]()
     for one in distributions():
+        first.setdefault(one.metadata["Name"], one)
+    for one in first.values():
         if re.search(r'"editable":\s*true', one.read_text("direct_url.json") or ""):
             tops |= {*(one.read_text("top_level.txt") or one.metadata["Name"].replace("-", "_")).split()}
     return frozenset(top for top in tops if _spec(top) is not None and not is_own(top))
