@@ -115,7 +115,7 @@ def test_an_experiment_runs_exactly_what_depends_on_its_changes(project: Project
     assert params["params.yaml"]["losses.KL.weight"] == {"old": 1.0, "new": 2, "diff": 1.0}
     metrics = json.loads(project.run("dvc", "metrics", "diff", "--json").stdout)
     changed = metrics["diff"]["metrics/vunet.json"] if "diff" in metrics else metrics["metrics/vunet.json"]
-    assert changed.keys() <= {f"l1_person.{part}" for part in ("value", "low", "high")}
+    assert changed.keys() <= {"frechet.value", *(f"l1_person.{part}" for part in ("value", "low", "high"))}
     assert changed["l1_person.value"]["diff"]
     assert set(pd.read_csv(project.folder / "plots/vunet/losses.csv")["name"]) == {"color_L1", "KL", "second"}
     shown = json.loads(project.run("dvc", "plots", "diff", "--json").stdout)["data"]["plots/vunet/losses.csv"][0]
