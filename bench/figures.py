@@ -1,4 +1,4 @@
-"""Write the figures of README.md and docs/ anew from metrics/full: `python -m bench.figures`.
+"""Write the figures of README.md, docs/ and cards anew from the metrics: `python -m bench.figures`.
 
 A figure has its name behind it, as in metrics/tolerances.yaml: `24.5 [24.3, 24.7]<!-- pix2pix.translation.psnr -->`. It
 keeps its number of decimals, and its way to write 0.5 or .5. Figures to come are written with question marks, `??.?`,
@@ -21,17 +21,15 @@ FIGURE = re.compile(rf"(?P<value>{NUMBER})( \[(?P<low>{NUMBER}), (?P<high>{NUMBE
 
 
 def pages() -> list[Path]:
-    """Return README.md and the pages of docs/."""
-    return [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    """Return README.md, the pages of docs/, and the cards of the models in weights/zoo."""
+    return [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), *sorted(ROOT.glob("weights/zoo/*/README.md"))]
 
 
 def metrics() -> dict[str, Any]:
-    """Return all figures by name: numbers, or maps with `value`, `low` and `high`."""
-    return {
-        name: figure
-        for path in sorted((ROOT / "metrics/full").glob("*.json"))
-        for name, figure in _named(json.loads(path.read_text()), path.stem)
-    }
+    """Return all figures by name: numbers, or maps with `value`, `low` and `high`; those of weights/zoo, too."""
+    files = {path.stem: path for path in sorted((ROOT / "metrics/full").glob("*.json"))}
+    files |= {path.parent.name: path for path in sorted(ROOT.glob("weights/zoo/*/metrics.json"))}
+    return {name: figure for stem, path in files.items() for name, figure in _named(json.loads(path.read_text()), stem)}
 
 
 def _named(content: Mapping[str, Any], name: str) -> Iterator[tuple[str, Any]]:

@@ -15,12 +15,14 @@ from figura.recipe.schema import Recipe
 
 PREDICTION = ("evaluate", "predict", "metrics", "runtime")
 """The sections of a params file that a run's model lacks, and that a prediction or an evaluation reads."""
+CARD = ("README.md", "metrics.json")
+"""Files beside a model that people write, or scores: they have no checksum."""
 
 
 def export_model(model: Path, recipe: Recipe, output: Path) -> list[str]:
     """Write a model folder that needs no other file to predict: weights in half precision, and the whole recipe.
 
-    A card in `output`, README.md, stays. Return a line for each file.
+    The `CARD` in `output` stays. Return a line for each file.
 
     Raises:
         UserError: weights cannot be read, or do not fit float16; or `output` cannot be written.
@@ -36,8 +38,9 @@ def export_model(model: Path, recipe: Recipe, output: Path) -> list[str]:
         write_text(folder / "recipe.yaml", to_yaml(content))
         shutil.copyfile(model / "provenance.json", folder / "provenance.json")
         write_sums(folder)
-        if (card := output / "README.md").is_file():
-            shutil.copyfile(card, folder / card.name)
+        for name in CARD:
+            if (output / name).is_file():
+                shutil.copyfile(output / name, folder / name)
     return [f"{output / name}.safetensors: written in half precision" for name in networks]
 
 
