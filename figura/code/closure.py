@@ -5,6 +5,7 @@ import re
 import sys
 import sysconfig
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from hashlib import sha256
@@ -194,8 +195,12 @@ def _spec(name: str, folders: tuple[str, ...] | None = None) -> ModuleSpec | Non
     For a module in a package, whose `folders` are given, only theirs count, as Python's own need the package imported.
     """
     own = (BuiltinImporter, FrozenImporter, PathFinder)
-    finders = [one for one in sys.meta_path if folders is None or one not in own]
-    return next((spec for one in finders if (spec := one.find_spec(name, folders)) is not None), None)
+    for finder in sys.meta_path:
+        if folders is None or finder not in own:
+            with suppress(AttributeError, ImportError):  # of one that needs a package above a name, where a module is
+                if (spec := finder.find_spec(name, folders)) is not None:
+                    return spec
+    return None
 
 
 @cache

@@ -138,7 +138,7 @@ CASES = {
     "too large a weight": (None, plant("painter", "layer.weight", value=3e38), "layer painter.layer (Conv2d)"),
     "an average": (None, OF_EMA | plant("painter", "last.weight", kind="ema"),
         "layer average of painter.last (Conv2d, its weight)"),
-    "a norm": ("gan", plant("critic", "norm.weight"), "layer critic.norm (BatchNorm2d, its weight)"),
+    "a norm": ("gan", plant("critic", "norm.weight"), "layer critic.norm (SharedBatchNorm, its weight)"),
     "running statistics": ("gan", plant("critic", "norm.running_mean"), "critic.norm.running_mean after the update"),
     "between layers": (None, {"networks.painter": {"type": f"{__name__}.Breaking"}}, "painter 'image' (Breaking)"),
     "an injector": (None, {f"{PAINT}.log": {"type": f"{__name__}.Logarithm", "reads": ["y"], "adds": ["log"],
