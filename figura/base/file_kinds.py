@@ -94,3 +94,10 @@ def _named(kinds: tuple[_Kind, ...], head: bytes) -> str | None:
 
 def _said(kind: _Kind) -> str:
     return f"it is {kind.what}" + (f": {kind.advice}" if kind.advice else "")
+
+
+def why_no_tensors(path: Path, error: Exception) -> str:
+    """Return the kind of a file that safetensors refused with this error, or else the error."""
+    with path.open("rb") as file:
+        head = file.read(HEAD)
+    return (None if head[8:9] == b"{" else kind_of(head, Path())) or str(error)

@@ -15,7 +15,7 @@ from torch.optim.swa_utils import AveragedModel
 
 from figura.base.checksums import refuse_damaged
 from figura.base.errors import UserError
-from figura.base.file_kinds import HEAD, kind_of
+from figura.base.file_kinds import why_no_tensors
 from figura.base.files import open_regular, replacing, sha256
 from figura.recipe.schema import OWN, Ema, Recipe
 
@@ -91,13 +91,6 @@ def load_tensors(path: Path) -> dict[str, Tensor]:
         return load_file(path)
     except SafetensorError as error:
         raise UserError(f"{path}: not a readable safetensors file: {why_no_tensors(path, error)}") from None
-
-
-def why_no_tensors(path: Path, error: SafetensorError) -> str:
-    """Return the kind of a file that safetensors refused with this error, or else the error."""
-    with path.open("rb") as file:
-        head = file.read(HEAD)
-    return (None if head[8:9] == b"{" else kind_of(head, Path())) or str(error)
 
 
 def load_start(networks: Mapping[str, nn.Module], recipe: Recipe) -> dict[str, str]:

@@ -10,9 +10,9 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from figura.base.errors import UserError
+from figura.base.file_kinds import why_no_tensors
 from figura.base.files import log_weights
 from figura.base.files import sha256 as sha256_of
-from figura.engine.weights import why_no_tensors
 
 FILE = "model.safetensors"  # the file's name in a repository of the hub
 

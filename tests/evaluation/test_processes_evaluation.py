@@ -107,7 +107,7 @@ LATE = {  # the second batch, which is the other process', brings a column
 DUMPS = {"full": FULL, "few": FEW, "late": LATE}
 STILL = validation(kinds=("Kinds", 9, {})) | {  # weights that stay: whatever differs comes from the evaluation
     "data.batch_size": 2,
-    "steps.painter.optimizer.lr": 0.0,
+    "steps.painter.optimizer.lr": 1.0e-30,
     "train.steps": 4, "train.evaluate_every": 2,
     "evaluate.batch_size": 2,
     "evaluate.modes": {

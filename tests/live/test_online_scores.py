@@ -117,7 +117,7 @@ def test_test_data_are_not_looked_at(tmp_path):
 def test_figures_are_those_of_eval_dump_and_metrics(run, capsys):
     """Of the averaged weights; the last row is what the stages say of the written ones. One that fails is a warning."""
     trainer = trained(run, [*ALL, "broken"], limit=None)
-    assert "warning: runtime.scores at step 5: there is nothing to judge" in capsys.readouterr().out
+    assert "there is nothing to judge" in capsys.readouterr().out
     recipe, networks = load_trained(run / "model", trainer.recipe)
     write_dump(recipe, networks, run / "dump")
     content = recipe.model_copy(update={"metrics": recipe.metrics.model_copy(update={"scores": {
