@@ -218,7 +218,7 @@ def test_history_and_scores_while_training(two, run):
     assert len(own) == 1
     assert ast.literal_eval(own.pop()).keys() == {"all", "some"}
     said = (two / "said.0").read_text()
-    for warning in ("2: there is nothing to judge", "6: example 2 is cut off"):
+    for warning in ("2: toy.yaml: metrics.scores.failed: there is nothing to judge", "6: example 2 is cut off"):
         assert said.count(f"warning: runtime.scores at step {warning}") == 1
     times = re.findall(r"^(\w+): ms an image: paint [\d.]+", said, re.MULTILINE)
     assert sorted(times) == sorted(["plain", "plain", "means", "plain", "noisy"])  # a line a mode of each dump
