@@ -81,7 +81,7 @@ def trained(project: Project) -> dict[str, str]:
 
 def test_the_winner_of_a_race_has_the_files_of_a_plain_training(project: Project) -> None:
     recipe, share = "recipes/pix2pix.yaml", {"FIGURA_STATES": ""}  # beside DVC's cache
-    grid = ["--rungs", "4", "--margin", "0.1", "-S", "losses.G_L1.weight=none,2,1e38"]  # refused, good, and far worse
+    grid = ["--rungs", "4", "--margin", "0.01", "-S", "losses.G_L1.weight=none,2,1e38"]  # refused, good, and far worse
     done = project.run("figura", "race", "--recipe", "pix2pix", "--metric", "psnr", *grid, **share)
     winner = "race-pix2pix-losses.G_L1.weight=2"
     head, best, worse, failed, total, command = filter(None, done.stdout.splitlines())
