@@ -13,7 +13,7 @@ from pipeline.project import Project
 pytestmark = pytest.mark.slow
 README = (ROOT / "README.md").read_text()
 LINES = [line.partition("  #")[0].strip() for line in re.findall(r"^ {4}(\S.*)$", README, re.MULTILINE)]
-LINES += re.findall(r"`(figura (?!explore|init|predict)\w+)`", README)
+LINES += re.findall(r"`(figura (?!explore|init|predict|translate)\w+)`", README)
 NOT_HERE = "make "  # continuous integration runs these; a server that explores has tests of its own
 SHOWN = {  # what a command shows, as a regular expression
     "figura why": "nothing would run",
