@@ -1,4 +1,4 @@
-"""Pictures: the reader of everybody's raw ones, and 8-bit files of our own.
+"""Read raw images of any kind; read and write our 8-bit files.
 
 OpenCV only encodes and decodes in memory, so that a full disk or an odd name raises an error.
 """
@@ -101,7 +101,7 @@ class Reading:
     plain: bool
 
     @property
-    def doubts(self) -> dict[str, str]:
+    def suspicions(self) -> dict[str, str]:
         """The kinds of what looks wrong in it, with a detail to add to its name."""
         first = self.pixels[0, 0]
         constant = (self.pixels[0] == first).all() and (self.pixels == first).all()

@@ -66,7 +66,7 @@ def _predict(args: argparse.Namespace, predictor: "Predictor") -> None:
     from figura.prediction.tiles import Tiling, tiled_results
 
     recipe, predict = predictor.trained.recipe, predictor.trained.predict
-    for line in _doubts(predictor):
+    for line in _suspicions(predictor):
         print(printable(f"warning: {line}"), file=sys.stderr)
     faults = 0
 
@@ -110,7 +110,7 @@ def _predict(args: argparse.Namespace, predictor: "Predictor") -> None:
         raise UserError(f"{faults} of the inputs could not be used (see above); the others are done")
 
 
-def _doubts(predictor: "Predictor") -> list[str]:
+def _suspicions(predictor: "Predictor") -> list[str]:
     """Return why little can be expected of the weights."""
     trial = f"{predictor.model}: the weights of a try of {predictor.trained.recipe.train.steps} steps"
     return [*([trial] if predictor.trained.is_try else []), *filter(None, [drawn(predictor.model)])]

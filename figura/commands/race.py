@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 DVC = (sys.executable, "-m", "dvc")
 SHARED = re.compile(r"^([\d,]+) of [\d,]+ iterations are those of ", re.MULTILINE)
 """The line of a training that goes on from a shared state."""
-ABOVE = "what went wrong stands above"
+ABOVE = "see the error above"
 
 
 def main(arguments: list[str]) -> None:

@@ -74,7 +74,7 @@ def replayed(content: dict[str, Any], live: Path, step: int) -> tuple[list[str],
             _compared(again, before, live / "losses.csv"),
         ]
         if begun["processes"] > 1:
-            lines.append(f"it was trained in {begun['processes']} processes, which round otherwise than one")
+            lines.append(f"it was trained in {begun['processes']} processes, whose rounding differs from that of one")
         if begun["code"] != trainer.provenance["code"]:
             lines.append("its code has changed since")
         at_step = {loss: value for (one, loss), value in before.items() if one == step}

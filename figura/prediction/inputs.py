@@ -56,9 +56,8 @@ class Photo:
 
     `number` counts photos from 1; `place` is the index of a video frame, of which `rate` per second are used. `size` is
     (height, width), once `pixels` has been called. `faults` are lines about unusable parts, such as persons, added by
-    `PhotoExamples.examples` and then reported. `doubts` are kinds of what may not be meant, which are counted, with a
-    detail to add to the photo's name. `at` is the index of a frame among those used, at `rate`: frames of a variable
-    rate have gaps.
+    `PhotoExamples.examples` and then reported. `suspicions` are likely mistakes, counted by kind, with a detail to add
+    to the photo's name. `at` is the index of a frame among those used, at `rate`: frames of a variable rate have gaps.
     """
 
     path: Path
@@ -69,7 +68,7 @@ class Photo:
     rate: float | None = None
     size: tuple[int, int] | None = None
     faults: list[str] = field(default_factory=list)
-    doubts: dict[str, str] = field(default_factory=dict)
+    suspicions: dict[str, str] = field(default_factory=dict)
     at: int | None = None
 
     def pixels(self) -> Pixels:
@@ -83,7 +82,7 @@ class Photo:
             kinds = "" if self.path.suffix.lower() in SUFFIXES else f"images end in {', '.join(SUFFIXES)}"
             reading = decode_raw(read_bytes(self.path, kinds, LARGEST), self.path, advice=kinds)
             pixels = reading.pixels
-            self.doubts |= reading.told
+            self.suspicions |= reading.told
         self.size = pixels.shape[0], pixels.shape[1]
         return pixels
 
@@ -274,7 +273,7 @@ def _frames(content: BufferedReader, file: File, every: int, report: Callable[[s
     """Yield each `every`-th frame. It is shown at its time, if the times are not those of a constant rate."""
     video, place, start, due = _video(content), 0, 0.0, 0.0
     promised, (rate, doubt) = int(video.get(cv2.CAP_PROP_FRAME_COUNT)), frame_rate(video)
-    doubts, variable = {doubt: ""} if doubt else {}, False
+    suspicions, variable = {doubt: ""} if doubt else {}, False
     try:
         while video.grab():
             seconds = float(video.get(cv2.CAP_PROP_POS_MSEC)) / 1000
@@ -282,15 +281,15 @@ def _frames(content: BufferedReader, file: File, every: int, report: Callable[[s
             due = (seconds - start) * rate if seconds > start else place
             if not variable and abs(due - place) > 1 + place / 50:
                 variable = True
-                doubts |= {VARIABLE: ""}
+                suspicions |= {VARIABLE: ""}
             if place % every == 0:
                 decoded, frame = video.retrieve()
                 if not decoded:
                     break
                 pixels = np.asarray(cv2.cvtColor(frame, cv2.COLOR_BGR2RGB), dtype=np.uint8)
                 at, name = round(due / every) if variable else place // every, f"{file.name}-{place:06d}"
-                yield Photo(file.path, name, 0, pixels, place, rate / every, doubts=doubts, at=at)
-                doubts = {}
+                yield Photo(file.path, name, 0, pixels, place, rate / every, suspicions=suspicions, at=at)
+                suspicions = {}
             place += 1
     finally:
         video.release()
@@ -317,7 +316,7 @@ def photos_from(
         if isinstance(source, File):
             photos = read_photos([source], every, report)
         elif isinstance(source, Reading):
-            photos = [Photo(Path(name), name, number + 1, frame=source.pixels, doubts=source.told)]
+            photos = [Photo(Path(name), name, number + 1, frame=source.pixels, suspicions=source.told)]
         elif source is not None:
             photos = [Photo(Path(name), name, number + 1, frame=source)]
         before = number

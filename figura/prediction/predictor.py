@@ -233,7 +233,7 @@ def _as_json(key: str, value: Any) -> str:
 
 
 def _warning(results: Iterator[Result], faults: list[str], runner: "Runner") -> Iterator[Result]:
-    """Yield results, each after warnings about inputs skipped before it; at the end, warn of doubts."""
+    """Yield results, each after warnings about inputs skipped before it; at the end, warn of suspicions."""
     while True:
         try:
             one = next(results, None)

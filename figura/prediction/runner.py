@@ -47,7 +47,7 @@ class Runner:
     Attributes:
         images: the readable photos so far.
         examples: number of examples so far.
-        doubts: names of photos by kind of what may not be meant (`Photo.doubts`).
+        suspicions: names of photos by kind of likely mistake (`Photo.suspicions`).
         left_out: files of folders that are no images, by what they are.
     """
 
@@ -76,7 +76,7 @@ class Runner:
                 self.reads |= {comparison.target, *comparison.inputs}
         self.images: list[ImageInfo] = []
         self.examples = 0
-        self.doubts: dict[str, list[str]] = {}
+        self.suspicions: dict[str, list[str]] = {}
         self.left_out = Counter[str]()
         self._grid_examples: list[Example] = []
         self._names: set[str] = set()  # of all examples
@@ -138,14 +138,14 @@ class Runner:
             return self.attempt(str(self.trained.predict.grid), self._sheets, self.grid) or {}
 
     def warnings(self) -> list[str]:
-        """Return one line for each kind of `doubts`: the number of photos, and an example; and one of other files."""
-        lines = [f"{len(names)} {kind} (e.g. {names[0]})" for kind, names in self.doubts.items()]
+        """Return a line for each kind of `suspicions`: the number of photos, an example; and one of other files."""
+        lines = [f"{len(names)} {kind} (e.g. {names[0]})" for kind, names in self.suspicions.items()]
         return lines + ([left_out_line(self.left_out)] if self.left_out else [])
 
     def doubt(self, photo: Photo) -> None:
-        """Count the doubts of a photo that has been read."""
-        for kind, detail in photo.doubts.items():
-            self.doubts.setdefault(kind, []).append(f"{photo.name}{detail}")
+        """Count the suspicions of a photo that has been read."""
+        for kind, detail in photo.suspicions.items():
+            self.suspicions.setdefault(kind, []).append(f"{photo.name}{detail}")
 
     @property
     def on_grid(self) -> int:

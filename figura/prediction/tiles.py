@@ -97,7 +97,7 @@ class TiledPhoto:
         corners = ((top, left) for top in self.rows for left in self.columns)
         for name, (top, left) in zip(self.names, corners, strict=True):
             tile = self.pixels[top : top + side, left : left + side]
-            yield replace(self.photo, name=name, frame=tile, faults=[], doubts={})
+            yield replace(self.photo, name=name, frame=tile, faults=[], suspicions={})
 
     def add(self, result: Result) -> bool:
         """Add the result of the next tile; return whether it was the last one.

@@ -137,7 +137,7 @@ class StateStore:
         return final
 
     def remove(self, folder: Path) -> None:
-        """Remove a state at once for all other processes, if none of them does."""
+        """Remove a state atomically; another process may already have."""
         removing = self._temporary()
         with suppress(OSError):
             folder.rename(removing)
@@ -205,7 +205,7 @@ class Sharing:
     ) -> None:
         self.store, self.folder, self.recipe, self.every, self.last = store, folder, folder.recipe, evaluate_every, last
         self._arguments = (self.recipe, evaluate_every, callbacks)
-        # a state lacks its last evaluation, which who takes it does again: a callback would see it twice
+        # a state lacks its last evaluation, which the training that loads it repeats: a callback would see it twice
         self._evaluated = any(type(one).on_evaluation is not Callback.on_evaluation for one in callbacks.values())
         self.knots = kept_knots(self._fresh(), last)
         self._prefixes = self._fresh()
@@ -303,7 +303,7 @@ class Sharing:
     def give(self, iteration: int, say: Callable[[str], object]) -> None:
         """Give the current state to other trainings, unless it depends on more than recipe, data and code.
 
-        Collective. Whatever stands against it is said, and nothing more is given.
+        Collective. If sharing fails, it says why and stops sharing.
         """
         if self.folder.state.resumed or self.folder.state.machine == SEVERAL:
             return

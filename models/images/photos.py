@@ -38,7 +38,7 @@ class Photos(PhotoExamples):
     `layout: pairs` also `y`, likewise.
 
     Raises ValueError for pairs without a direction; UserError for a picture whose shape does
-    not match the layout. Other pictures of another shape are squeezed, and counted as doubts.
+    not match the layout. Other pictures of another shape are squeezed, and counted as suspicions.
     """
 
     names: ClassVar[tuple[str, ...]] = ("x", "name")
@@ -102,7 +102,7 @@ class Photos(PhotoExamples):
         if max(aspect, 1 / aspect) > SQUEEZED:
             percent = round(100 * SQUEEZED - 100)
             kind = f"pictures squeezed by more than {percent} % to {self.size[1]} x {self.size[0]} pixels"
-            photo.doubts[kind] = ""
+            photo.suspicions[kind] = ""
 
     def _prepared(self, pixels: NDArray[np.uint8], side: Side) -> NDArray[np.float32]:
         return normalised(
@@ -130,7 +130,7 @@ class Photos(PhotoExamples):
             raise UserError(f"{photo.path}: {loaded.reason} ({loaded.detail}); predict.data.layout is pairs")
         self._count_squeezed(photo, loaded.a)
         for one in loaded.readings:
-            photo.doubts |= one.told
+            photo.suspicions |= one.told
         x, y = (loaded.a, loaded.b) if self._inputs == "a" else (loaded.b, loaded.a)
         return [{"x": self._prepared(x, "x"), "y": self._prepared(y, "y"), "name": photo.name}]
 

@@ -198,8 +198,8 @@ def test_every_kind_is_read_to_what_a_person_sees(kind):
 def test_sixteen_bits_of_low_values_are_doubted(last, level):
     for content in (encoded(Image.fromarray(np.array([[0, last]], np.uint16))),
                     cv2.imencode(".tif", np.array([[[0] * 3, [last] * 3]], np.uint16))[1].tobytes()):  # fmt: skip
-        doubts = {} if level is None else {pictures.DARK: f": its maximum is {level} of 255"}
-        assert decode_raw(content, HERE).doubts == doubts
+        suspicions = {} if level is None else {pictures.DARK: f": its maximum is {level} of 255"}
+        assert decode_raw(content, HERE).suspicions == suspicions
 
 
 @pytest.mark.parametrize("form", ["JPEG", "PNG", "WEBP", "BMP"])
@@ -207,7 +207,7 @@ def test_plain_pictures_are_read_as_opencv_does(form):
     content = encoded(Image.fromarray(np.random.default_rng(0).integers(0, 256, (40, 60, 3), np.uint8)), form)
     reading = decode_raw(content, HERE)
     assert np.array_equal(reading.pixels, decode_picture(content, HERE))
-    assert (reading.done, reading.doubts, reading.plain) == ((), {}, True)
+    assert (reading.done, reading.suspicions, reading.plain) == ((), {}, True)
     assert reading.stored(content) is content
 
 

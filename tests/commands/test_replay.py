@@ -286,7 +286,7 @@ def test_what_has_changed_is_told(tmp_path):
     lines = replay(tmp_path)
     assert lines[1].startswith(f"other losses than in {tmp_path}/live/losses.csv from iteration 3 on: distance 0.")
     assert lines[2:4] == [
-        "it was trained in 2 processes, which round otherwise than one", "its code has changed since"
+        "it was trained in 2 processes, whose rounding differs from that of one", "its code has changed since"
     ]  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Rows of several dumps that are the same examples, and a check that scores read the same of them."""
+"""Rows of several dumps that are the same examples, and a check that their scores see equal inputs."""
 
 from collections.abc import Mapping
 from pathlib import Path

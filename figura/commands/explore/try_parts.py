@@ -58,7 +58,7 @@ async def trials(recipes: Sequence[str], missing: str, build: Callable[[str], Aw
 
 
 def upload_button(label: str, act: Callable[[Pixels], Awaitable[None]]) -> None:
-    """Show a button that asks for a picture, and passes its pixels (H, W, 3) on; what is none is told."""
+    """Show a button that asks for a picture, and passes its pixels (H, W, 3) on; rejects anything else."""
 
     async def receive(event: events.UploadEventArguments) -> None:
         files.reset()

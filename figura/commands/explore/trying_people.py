@@ -137,7 +137,7 @@ class PeopleTrial:
             return picture, None, self.unread
         result = result_of(self.reader, picture)
         best = best_person(result.people)
-        return picture, result.draw(), "nobody is read" if best is None else f"score {best.score:.2f}"
+        return picture, result.draw(), "no person found" if best is None else f"score {best.score:.2f}"
 
     def appearance(self, pixels: Pixels) -> tuple[Appearance, str]:
         """Return the appearance (3, P, P) of a photo (H, W, 3), and what it shows: the person read, or all of it."""
@@ -146,7 +146,7 @@ class PeopleTrial:
             return self.drawer.cropped(pixels, None), "all of the picture: no pose network finds the person"
         person = best_person(result_of(self.reader, pixels).people)
         if person is None:
-            return self.drawer.cropped(pixels, None), "all of the picture: nobody is read in it"
+            return self.drawer.cropped(pixels, None), "the whole picture: no person found"
         return self.drawer.cropped(pixels, person.box), f"the person read, of score {person.score:.2f}"
 
 

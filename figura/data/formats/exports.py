@@ -390,7 +390,7 @@ def _triples(points: Any, thirds: Any) -> list[Any]:
 
 
 def _between(box: Any) -> Any:
-    """Return x, y, width and height of a box of two corners; what is none stays, for `normalise`."""
+    """Return x, y, width and height of a box of two corners; other values are returned unchanged, for `normalise`."""
     if not isinstance(box, list) or len(box) < 4 or not is_finite(box[:4]):
         return box
     return [box[0], box[1], box[2] - box[0], box[3] - box[1]]

@@ -1,4 +1,4 @@
-"""Records of people: `normalise` brings an annotation of any honest tool into COCO's form and says what it changed.
+"""Records of people: `normalise` brings an annotation of common tools into COCO's form and says what it changed.
 
 What can be derived is derived (`num_keypoints`, a missing box, a wrong area). A fault costs the field, not the record.
 `UnusableError` is raised only for what cannot be known; it has a reason (a fixed phrase, for counting) and a detail.

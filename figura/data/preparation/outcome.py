@@ -81,7 +81,7 @@ class Outcome:
         drawn: whether figura drew the data, which no photo resembles.
         statistics: by split: `images`, a number; `rejected`, a count of reasons; `repairs`; and `summary()`.
         rejected: rows of `rejected.csv`, whose header is `columns`.
-        doubts: what looks wrong, for warnings.
+        suspicions: what looks wrong, for warnings.
         notes: further lines to print.
         left_out: files that are no records, by what they are.
         records: the number of all records.
@@ -94,7 +94,7 @@ class Outcome:
         self.folder, self.progress = folder, progress
         self.statistics: dict[str, Any] = {}
         self.rejected: list[Any] = []
-        self.doubts = Repairs()
+        self.suspicions = Repairs()
         self.notes: list[str] = []
         self.left_out = Counter[str]()
         self.records = 0
@@ -132,7 +132,7 @@ class Outcome:
     def lines(self) -> Iterator[str]:
         """Yield what was repaired and what looks wrong, one line a kind, and notes."""
         yield from self.repairs().lines()
-        yield from self.doubts.lines("warning")
+        yield from self.suspicions.lines("warning")
         yield from self.notes
         if self.left_out:
             yield left_out_line(self.left_out)

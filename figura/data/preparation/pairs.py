@@ -55,12 +55,12 @@ class PicturePreparation(Outcome):
                 splits = [split_of(item) for item in batch]
                 yield from zip(batch, splits, pool.map(work, batch, splits), strict=True)
 
-    def count_reading(self, split: str, file: str, done: Iterable[str], doubts: Mapping[str, str]) -> None:
+    def count_reading(self, split: str, file: str, done: Iterable[str], suspicions: Mapping[str, str]) -> None:
         """Count what was changed in a file, and what looks wrong in it (see `Reading`)."""
         for kind in done:
             self.statistics[split].repairs.add_row(Repaired(split, file, kind))
-        for kind, detail in doubts.items():
-            self.doubts.add(kind, f"{split} {file}{detail}")
+        for kind, detail in suspicions.items():
+            self.suspicions.add(kind, f"{split} {file}{detail}")
 
     def write_sheet(self, name: str, rows: Sequence[Sequence[NDArray[np.uint8]]]) -> None:
         """Write rows of pictures of `small` to `plots/<name>`."""
@@ -183,7 +183,7 @@ class PairPreparation(PicturePreparation):
         super().finish()
 
     def lines(self) -> Iterator[str]:
-        """Yield repairs and doubts, one line a kind, and a summary of each split."""
+        """Yield repairs and suspicions, one line a kind, and a summary of each split."""
         yield from super().lines()
         for split, one in self.statistics.items():
             if 2 * len(one.single) > one.images:
@@ -241,7 +241,7 @@ def _seen(loaded: Loaded) -> Seen:
     height, width = loaded.a.shape[:2]
     images = (loaded.a, loaded.b)
     means, stds = np.stack([cv2.meanStdDev(image) for image in images], axis=1)[..., 0]
-    readings = tuple((one.done, one.doubts) for one in loaded.readings)
+    readings = tuple((one.done, one.suspicions) for one in loaded.readings)
     single = len(loaded.readings) == 1 and (width < 0.95 * height or _continues(loaded.a, loaded.b))
     return Seen((height, width), means, stds, tuple(map(small, images)), readings, single)
 

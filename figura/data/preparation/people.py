@@ -287,7 +287,7 @@ class _File:
         repairs.add_row(Repaired(self.raw.title, record, kind, before, after))
 
     def _doubt(self, kind: str, image: str) -> None:
-        self.preparation.doubts.add(kind, f"{self.raw.title} image {image}")
+        self.preparation.suspicions.add(kind, f"{self.raw.title} image {image}")
 
     # --- images ---
 
@@ -332,10 +332,10 @@ class _File:
                 self._reject_image(image.record, image.id, outcome)
                 continue
             self.split = self.splits[image.id]
-            done, doubts = outcome
+            done, suspicions = outcome
             for kind in done:
                 self._repair(f"image {image.file}", kind, "", "")
-            for kind, detail in doubts.items():
+            for kind, detail in suspicions.items():
                 self._doubt(kind, f"{image.file}{detail}")
             record = image.record
             record |= {"id": image.id, "file_name": image.file if self.raw.in_place else f"{self.split}/{image.file}"}
@@ -353,7 +353,7 @@ class _File:
             reading = store_picture(path, None if self.raw.in_place else place / image.file, way)
         except UserError as error:
             return UnusableError("image file broken", str(error).replace(str(path), image.file))
-        return reading.done, reading.doubts
+        return reading.done, reading.suspicions
 
     def _reach(self, images: set[int]) -> dict[int, tuple[float, float]]:
         """Return how far the annotations of these images reach."""

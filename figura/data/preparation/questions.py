@@ -1,4 +1,4 @@
-"""What is asked of an annotation file as a whole: whether its numbers can mean what COCO says.
+"""Plausibility checks of a whole annotation file: whether its numbers can mean what COCO says.
 
 Each record may be possible and all of them together not: boxes given as corners, x and y exchanged, coordinates from 0
 to 1, joints and boxes of different pictures. Each way of reading the numbers is compared with the pictures. If only

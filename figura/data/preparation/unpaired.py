@@ -80,7 +80,7 @@ class UnpairedPreparation(PicturePreparation):
                     self.reject(split, outcome)
                     continue
                 self.statistics[split].add(side, outcome.pixels)
-                self.count_reading(split, f"{side}/{file}", outcome.done, outcome.doubts)
+                self.count_reading(split, f"{side}/{file}", outcome.done, outcome.suspicions)
 
     def finish(self) -> None:
         """Write `plots/unpaired.png`, and what every preparation writes."""
@@ -88,7 +88,7 @@ class UnpairedPreparation(PicturePreparation):
         super().finish()
 
     def lines(self) -> Iterator[str]:
-        """Yield repairs and doubts, one line a kind, and the counts of each split."""
+        """Yield repairs and suspicions, one line a kind, and the counts of each split."""
         yield from super().lines()
         for split, one in self.statistics.items():
             a, b = (one.sizes[side].total() for side in SIDES)
