@@ -78,15 +78,16 @@ def judging_content(path: Path, model: Path, drawn: Path) -> tuple[dict[str, Any
     """Return a trained model's recipe content with the sections of another recipe and the dump, and its facts.
 
     Raises:
-        UserError: a file is not readable, or the recipe's sections are not exactly `SECTIONS`.
+        UserError: a file is not readable, or the recipe has other sections than `SECTIONS`, or lacks one.
     """
     own = read_yaml(path)
     for key in own:
         if key not in SECTIONS:
             raise UserError(f"{path}: {key}: this is of the network in {model}; allowed are {', '.join(SECTIONS)}")
-    for key in SECTIONS:
+    for key in ("evaluate", "metrics"):
         if key not in own:
             raise UserError(f"{path}: {key}: missing")
+    own.setdefault("runtime", {})  # not that of the network
     data = own["evaluate"].get("data") if isinstance(own["evaluate"], dict) else None
     for entry in data.values() if isinstance(data, dict) else ():
         if isinstance(entry, dict):

@@ -1,6 +1,8 @@
 """The manifests in `code/`: for each stage of each recipe, the hashes of the files that it imports.
 
-A manifest also has the order of the recipe's entries where a result depends on it (`order.py`), as DVC compares maps.
+A manifest also has what DVC does not see of a recipe: the order of its entries where a result depends on it
+(`order.py`), as DVC compares maps; the sections that extend entries of other files, complete; and its `callbacks`,
+which DVC cannot track as a section that may be missing.
 
 Each stage of `dvc.yaml` that depends on `code/NAME.json` has such a file. Its command has the script
 (`python -m stages.metrics ...`, `python -m figura.launch train ...`), the recipe (a word that ends in .yaml) and
@@ -27,6 +29,7 @@ RWLOCK = Path(".dvc/tmp/rwlock")
 KEPT = Path(".dvc/tmp/figura")
 """A local cache: the inputs of the manifests, and the text of each, by its MD5 as in dvc.lock."""
 INDEX = KEPT / "index.json"
+CALLBACKS = "callbacks"
 
 
 def refresh() -> list[Path]:
@@ -76,6 +79,8 @@ def _write_all() -> list[Path]:
             content = {"files": code.files, "packages": code.packages}
             if order := order_of(instance, params):
                 content["order"] = order
+            if settings := settings_of(instance, params):
+                content["settings"] = settings
             contents[instance.manifest] = json.dumps(content, indent=0, sort_keys=True) + "\n"
             tops = {
                 p: top_of(p, key) for key, p in code.sources.items() if p.name.endswith(SUFFIXES) and key[0] not in "/."
@@ -124,21 +129,43 @@ def order_of(instance: "Instance", params: set[Path]) -> dict[str, list[str]]:
     from figura.code.order import orders
 
     found = dict[str, list[str]]()
-    for name, key in instance.params:
-        if (path := Path(name)).suffix in (".yaml", ".yml") and path.is_file():
-            value: Any = _params(path)
-            for part in key.split("."):
-                value = value.get(part) if isinstance(value, dict) else None
-            found |= {f"{name}: {where}": names for where, names in orders(value, key)}
-            params.add(path)
+    for path, key in _tracked(instance, params):
+        value: Any = _params(path)
+        for part in key.split("."):
+            value = value.get(part) if isinstance(value, dict) else None
+        found |= {f"{path}: {where}": names for where, names in orders(value, key)}
     return found
+
+
+def settings_of(instance: "Instance", params: set[Path]) -> dict[str, Any]:
+    """Return the settings of an instance that DVC does not see, by file and section; add their files to `params`."""
+    from figura.base.yaml12 import read_yaml
+    from figura.recipe.expansion import extended_files
+
+    found = dict[str, Any]()
+    for path, key in _tracked(instance, params):
+        files = extended_files(read_yaml(path).get(key))
+        params |= files
+        if files or (key == CALLBACKS and CALLBACKS in _params(path)):
+            found[f"{path}: {key}"] = _params(path)[key]
+    return found
+
+
+def _tracked(instance: "Instance", params: set[Path]) -> Iterator[tuple[Path, str]]:
+    """Yield the settings of an instance: a params file and a dotted key; add the files to `params`."""
+    settings = [(Path(name), key) for name, key in instance.params]
+    trained = [path for path, key in settings if key == "steps"]
+    for path, key in dict.fromkeys([*settings, *((path, CALLBACKS) for path in trained)]):
+        if path.suffix in (".yaml", ".yml") and path.is_file():
+            params.add(path)
+            yield path, key
 
 
 @cache
 def _params(path: Path) -> dict[str, Any]:
-    from figura.base.yaml12 import read_yaml
+    from figura.recipe.expansion import read_recipe
 
-    return read_yaml(path)
+    return read_recipe(path)
 
 
 def constants(code: bytes) -> dict[str, tuple[str, ...]]:

@@ -1,5 +1,7 @@
 """Say what is wrong with recipes before anything runs: `figura check [RECIPE ...]`, by default those of `dvc.yaml`.
 
+With `--resolved` it prints each recipe whole instead: what entries extend, defaults, and facts of the data filled in.
+
 Checks keys, types and their arguments, names between data, networks and losses, and metrics; then whether files of
 weights are there, datasets open, and stages depend on both. All faults are named at once; the exit status is 1 then.
 """
@@ -10,10 +12,10 @@ from typing import Any
 
 from figura.base.error_collector import ErrorCollector
 from figura.base.errors import UserError, printable
-from figura.base.yaml12 import read_yaml
+from figura.base.yaml12 import read_yaml, to_yaml
 from figura.commands import parser_of
 from figura.recipe.dotted_keys import texts
-from figura.recipe.load import check_recipe
+from figura.recipe.load import check_recipe, load_recipe
 from figura.recipe.pipeline import PIPELINE, entries, instances
 from figura.recipe.schema import Recipe
 from figura.recipe.schema_check import check_schema
@@ -28,17 +30,24 @@ def main(arguments: list[str]) -> None:
     """Check recipes, and print what is in them."""
     parser = parser_of("check", __doc__)
     parser.add_argument("recipes", nargs="*", type=Path, metavar="RECIPE", help="params files, such as params.yaml")
-    paths = parser.parse_args(arguments).recipes or [Path(one["params"]) for one in entries("recipes").values()]
+    parser.add_argument("--resolved", action="store_true", help="print the recipes with all keys")
+    args = parser.parse_args(arguments)
+    paths = args.recipes or [Path(one["params"]) for one in entries("recipes").values()]
     if not paths:
         raise UserError(f"{PIPELINE}: its `vars` have no map `recipes`; name params files: figura check RECIPE")
     faults = []
     for path in paths:
         try:
-            print(printable(summary(path)), flush=True)
+            print(whole(path) if args.resolved else printable(summary(path)), flush=True)
         except UserError as error:
             faults.append(str(error))
     if faults:
         raise UserError("\n".join(faults))
+
+
+def whole(path: Path) -> str:
+    """Return a recipe with all its keys, as YAML. Raises UserError with all its faults."""
+    return f"# {path}\n{to_yaml(load_recipe(path).model_dump(by_alias=True))}"
 
 
 def summary(path: Path) -> str:

@@ -19,6 +19,7 @@ from figura.base.files import write_text
 from figura.base.yaml12 import parse_yaml, read_yaml
 from figura.code.closure import code_of, declared_types
 from figura.commands import parser_of
+from figura.recipe.expansion import extended_files
 from figura.systems import PACKAGE, PROJECT
 
 DRAWN = "data/raw/drawn"
@@ -121,6 +122,7 @@ def project_files(recipes: Collection[str]) -> dict[str, str]:
     entries = {name: variables["recipes"][name] for name in recipes}
     judged = [name for name, entry in variables[JUDGE].items() if {name, entry["model"].split("/")[1]} <= {*recipes}]
     params = [entry["params"] for entry in entries.values()] + [variables[JUDGE][name]["params"] for name in judged]
+    params += sorted({str(file) for path in params for file in extended_files(read_yaml(PROJECT / path))} - {*params})
     files = {
         "dvc.yaml": _pipeline(recipes, judged),
         "data/params.yaml": _datasets(entries),

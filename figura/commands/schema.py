@@ -26,7 +26,9 @@ from figura.base.files import write_text
 from figura.commands import parser_of
 from figura.recipe import schema as sections
 from figura.recipe import types
+from figura.recipe.expansion import KEY
 from figura.recipe.schema import Declaration, Gated, Recipe
+from figura.recipe.shares import FORM
 from figura.recipe.stand_ins import annotations, is_stand_in
 from figura.recipe.types import Slot, find_type
 from figura.systems import PACKAGE, classes_in, find_systems, modules_below
@@ -63,6 +65,14 @@ KEYS = {
     "compare": "Comparison",
 }
 """The definition of the plain `Declaration` at a key of a section."""
+SECTIONS = ("StepEntry", "Evaluate", "Mode", "Grid", "Average", "Predict", "Metrics", "Headline", "Runtime")
+"""The other definitions that may extend others."""
+TIMES = ("after", "before", "evaluate_every", "record_every")
+"""Keys of iterations that may be shares of a training."""
+EXTENDS = {
+    "type": "string",
+    "description": "what has the other keys: a name beside it, or a dotted key",
+}
 DEFINITIONS = "#/definitions/"
 Json = dict[str, Any]
 Arguments = dict[str, tuple[inspect.Parameter, Any]]
@@ -133,6 +143,13 @@ def schema(modules: list[str]) -> Json:
         for one, kind in kinds[slot].items():
             properties = {key: _plain(made[(kind, key), "validation"]) for key in takes[kind]}
             definitions[f"{name}.{one}"] = _of_type(kind, takes[kind], properties, entry["properties"])
+    for name in definitions:
+        family = name.partition(".")[0]
+        for key, value in definitions[name].get("properties", {}).items():
+            if key in TIMES or (family == "ScheduleEntry" and key != "type"):
+                definitions[name]["properties"][key] = _or_share(value)
+        if family in (*SLOTS, *SECTIONS):
+            definitions[name] = _extending(definitions[name], complete=name not in ("Injector", "InjectorEntry"))
     recipe = definitions.pop("Recipe")
     _inherit(recipe, definitions, kinds[types.DATASET])
     return {"$schema": DRAFT} | recipe | {"definitions": dict(sorted(definitions.items()))}
@@ -217,6 +234,8 @@ def _plain(value: Any) -> Any:
     made = {key: _plain(part) for key, part in value.items() if key != "title" or not isinstance(part, str)}
     if "patternProperties" in made:
         made["additionalProperties"] = False
+        made["properties"] = {KEY: EXTENDS}
+        made["patternProperties"] = {f"^(?!{KEY}$){key[1:]}": one for key, one in made["patternProperties"].items()}
     if isinstance(said := value.get("description"), str):
         made["description"] = _sentences(said)[0]
         _describe(made.get("properties", {}), said)
@@ -246,6 +265,30 @@ def _entry(entry: Json, name: str, kinds: dict[str, type], modules: list[str]) -
     others = {"type": "string", "pattern": rf"^(?!({known})\.\w+$)[A-Za-z_]\w*(\.\w+)+$"}
     rules = [{"if": _of_constant(one), "then": {"$ref": f"{DEFINITIONS}{name}.{one}"}} for one in kinds]
     return entry | {"properties": entry["properties"] | {"type": {"anyOf": [listed, others]}}, "allOf": rules}
+
+
+def _extending(definition: Json, *, complete: bool) -> Json:
+    """Return the definition of an entry that needs its keys only if it extends no other.
+
+    Unless it must be `complete`, it never needs them: an injector may differ from that of the mode that is extended.
+    """
+    needed = {"required": definition["required"]} if definition.get("required") else {}
+    made = {key: value for key, value in definition.items() if key not in needed}
+    made["properties"] = made["properties"] | {KEY: EXTENDS}
+    return made | ({"if": {"not": {"required": [KEY]}}, "then": needed} if needed and complete else {})
+
+
+def _or_share(value: Any) -> Any:
+    """Return a schema that takes a share of the training where it takes an integer."""
+    if isinstance(value, list):
+        return [_or_share(part) for part in value]
+    if not isinstance(value, dict):
+        return value
+    made = {key: _or_share(part) for key, part in value.items()}
+    if value.get("type") != "integer":
+        return made
+    said = {key: made.pop(key) for key in ("default", "description") if key in made}
+    return said | {"anyOf": [made, {"type": "string", "pattern": FORM}]}
 
 
 def _documented(kind: type) -> str:
@@ -294,8 +337,8 @@ def _inherit(recipe: Json, definitions: Json, datasets: dict[str, type]) -> None
     entry, data = definitions["DatasetEntry"], definitions["Data"]
     data["properties"]["common"] = {"type": "object", "properties": {"type": entry["properties"]["type"]}}
     for kind in ("DatasetEntry", "TrainingDataset"):
-        definitions[kind]["required"].remove("type")
-        definitions |= {one: definitions[one] | {"required": []} for name in datasets if (one := f"{kind}.{name}")}
+        definitions[kind]["then"]["required"].remove("type")
+        definitions |= {one: definitions[one] | {"then": {}} for name in datasets if (one := f"{kind}.{name}")}
     recipe["allOf"] = []
     for name in datasets:
         of_type, training = ({"$ref": f"{DEFINITIONS}{kind}.{name}"} for kind in ("DatasetEntry", "TrainingDataset"))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from figura.base.errors import UserError
 from figura.base.exit_status import run
 from figura.base.files import write_bytes
-from figura.base.yaml12 import read_yaml
+from figura.recipe.expansion import read_recipe
 from figura.recipe.pipeline import recipe_file
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def main(arguments: list[str]) -> None:
 
     for name in args.sheets:
         recipe, _, sheet = name.partition("/")
-        settings = read_yaml(recipe_file(recipe))["metrics"]["pictures"][sheet]
+        settings = read_recipe(recipe_file(recipe))["metrics"]["pictures"][sheet]
         content = as_webp(strip_of(Path("runs") / recipe / "dump", settings))
         path = args.folder / f"{recipe}.webp"
         if len(content) > LARGEST:

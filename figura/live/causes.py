@@ -127,6 +127,7 @@ def _code(instance: Instance, before: Mapping[str, str | None]) -> Iterator[str]
     if len(files) > MOST:
         yield f"code: {len(files) - MOST} more files"
     yield from (f"package: {line}" for line in differences(earlier.get("packages", {}), now["packages"]))
+    yield from differences(earlier.get("settings", {}), now.get("settings", {}))
     yield from _reordered(earlier.get("order", {}), now.get("order", {}))
 
 

@@ -19,8 +19,7 @@ from figura.base.error_collector import ErrorCollector
 from figura.injectors.forward import Forward
 from figura.interfaces import Callback, Operation, Schedule
 from figura.recipe.gates import END, Gate, When, iterations
-from figura.recipe.resolved import RESULT_SECTIONS
-from figura.recipe.schema import InjectorEntry, LossEntry, Recipe, StepEntry
+from figura.recipe.schema import RESULT_SECTIONS, InjectorEntry, LossEntry, Recipe, StepEntry
 from figura.recipe.types import INJECTOR, build_schedule, check_arguments, find_type
 from figura.schedules import Constant, Product
 

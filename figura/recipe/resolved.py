@@ -6,10 +6,7 @@ from pathlib import Path
 
 from figura.base.yaml12 import to_yaml
 from figura.recipe.dotted_keys import leaves, texts
-from figura.recipe.schema import Recipe
-
-RESULT_SECTIONS = ("seed", "data", "networks", "losses", "steps", "train", "callbacks")
-"""The sections that training reads."""
+from figura.recipe.schema import RESULT_SECTIONS, Recipe
 
 
 def settings(recipe: Recipe) -> dict[str, bool | int | float | str]:

@@ -1,7 +1,8 @@
 """The schema of a recipe: the sections of `params.yaml` and `recipes/*.yaml`, and the keys of each.
 
 `check.py` checks what the names mean. Numbers that shape a result have no default: they are written in the recipe,
-where DVC tracks them. A key with a default may be left out because the feature is then off.
+where DVC tracks them. Of other keys, the default is that the feature is off, or what nearly
+all recipes want.
 """
 
 from collections.abc import Mapping
@@ -21,6 +22,8 @@ Number = Annotated[float, Field(allow_inf_nan=False)]
 Precision = Literal["no", "fp16", "bf16"]
 Format = Literal["image", "mask", "array", "number", "records"]
 """How a dump stores a name; see `figura/dump.py`."""
+RESULT_SECTIONS = ("seed", "data", "networks", "losses", "steps", "train", "callbacks")
+"""The sections that training reads."""
 
 
 class Section(BaseModel):
@@ -204,7 +207,7 @@ class Train(Section):
 
     steps: Count | None = None
     epochs: Count | None = None
-    precision: Precision = Field(description="of networks; losses are float32 (engine/precision.py)")
+    precision: Precision = Field(default="no", description="of networks; losses are float32 (engine/precision.py)")
     ema: Ema | None = None
     init_from: InitFrom | None = None
     accumulation: Count = 1
@@ -213,7 +216,7 @@ class Train(Section):
     evaluate_every: Count | None = Field(default=None, description="iterations; left out: after each epoch")
     evaluate_limit: Count | None = Field(default=None, description="evenly spaced examples; left out: all")
     record_every: Count
-    max_nonfinite: Count = Field(description="stop after this many skipped updates in a row")
+    max_nonfinite: Count = Field(default=20, description="stop after this many skipped updates in a row")
     keep: Keep | None = Field(default=None, description="left out: `model/` gets the last weights")
     stop: Stop | None = Field(default=None, description="goes by the metric of `keep`")
     try_: bool = Field(default=False, alias="try")
@@ -318,8 +321,8 @@ class Metrics(Section):
     show none.
     """
 
-    bootstrap: Annotated[int, Field(ge=1, le=10**6)]
-    confidence: Annotated[float, Field(gt=0, lt=1)]
+    bootstrap: Annotated[int, Field(ge=1, le=10**6)] = 500
+    confidence: Annotated[float, Field(gt=0, lt=1)] = 0.95
     summary: dict[Name, Headline] = {}
     scores: Annotated[dict[Name, Declaration], Field(min_length=1)]
     pictures: dict[Name, Declaration] = {}
@@ -360,15 +363,15 @@ class Runtime(Section):
     """
 
     renamed = {"keep_every": "checkpoint_every"}
-    workers: Annotated[int, Field(ge=0, le=256)]
-    log_every: Count
-    resume_every: Count
+    workers: Annotated[int, Field(ge=0, le=256)] = 0
+    log_every: Count = 100
+    resume_every: Count = 250
     checkpoint_every: Count | None = None
     checkpoints_kept: Count | None = None
     states: bool = True
-    progress: bool
-    timing: bool
-    trackers: list[Literal["dvclive", "tensorboard", "wandb"]]
+    progress: bool = True
+    timing: bool = False
+    trackers: list[Literal["dvclive", "tensorboard", "wandb"]] = ["dvclive"]
     samples: Samples | None = None
     scores: Scores | None = None
 
@@ -389,7 +392,7 @@ class Recipe(Section):
     evaluate: Evaluate
     predict: Predict | None = None
     metrics: Metrics
-    runtime: Runtime
+    runtime: Runtime = Runtime()
     _facts: dict[str, Any] = PrivateAttr(default_factory=dict)
     _path: Path = PrivateAttr(default=Path("recipe"))
 

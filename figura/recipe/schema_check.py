@@ -6,8 +6,10 @@ from typing import Any
 
 from figura.base.error_collector import ErrorCollector, validated
 from figura.recipe.completion import facts_of, with_data, with_facts
+from figura.recipe.expansion import expanded
 from figura.recipe.other_systems import called_here
 from figura.recipe.schema import Recipe
+from figura.recipe.shares import in_iterations
 from figura.recipe.trial import short_training
 
 
@@ -21,7 +23,7 @@ def check_schema(content: dict[str, Any], path: Path) -> Recipe:
         UserError: all schema errors, one per line, and what is not checked yet.
     """
     errors = ErrorCollector(path, hint=called_here)
-    recipe = validated(Recipe, with_data(content, errors), errors)
+    recipe = validated(Recipe, with_data(in_iterations(expanded(content, errors), errors), errors), errors)
     if recipe is None or errors.lines:
         errors.raise_any(f"{path}: types, their arguments and names are checked once this is mended")
     assert recipe is not None, "`validated` returned None without an error"
@@ -41,7 +43,7 @@ def checked(
         UserError: all errors, one per line; if some are of the schema, only these.
     """
     errors = ErrorCollector(path, hint=called_here)
-    content = with_data(content, errors)
+    content = with_data(in_iterations(expanded(content, errors), errors), errors)
     validated(Recipe, content, errors)
     errors.raise_any()
     if facts is None:

@@ -17,8 +17,8 @@ from pathlib import Path
 from figura.base.error_collector import ErrorCollector
 from figura.base.yaml12 import read_yaml
 from figura.recipe.pipeline import PIPELINE, Instance, instances
-from figura.recipe.resolved import RESULT_SECTIONS, named_files
-from figura.recipe.schema import Recipe
+from figura.recipe.resolved import named_files
+from figura.recipe.schema import RESULT_SECTIONS, Recipe
 
 OF_ONE_RECIPE = {"train": RESULT_SECTIONS, "eval-dump": ("losses", "evaluate"), "metrics": ("metrics",)}
 FILES_OF = OF_ONE_RECIPE | {"pose-consistency": ("evaluate", "metrics")}

@@ -14,8 +14,8 @@ from figura.base.errors import UserError
 from figura.base.files import git, sha256
 from figura.base.manifest import MANIFEST, read_manifest
 from figura.code.closure import code_of, declared_types, is_own
-from figura.recipe.resolved import RESULT_SECTIONS, named_files, resolved
-from figura.recipe.schema import DatasetEntry, Recipe
+from figura.recipe.resolved import named_files, resolved
+from figura.recipe.schema import RESULT_SECTIONS, DatasetEntry, Recipe
 
 PACKAGES = ("accelerate", "numba", "numpy", "opencv-python-headless", "pillow", "pycocotools", "torch")
 ARITHMETIC = (

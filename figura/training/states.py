@@ -29,8 +29,8 @@ from figura.code.closure import code_of, declared_types
 from figura.interfaces import Callback
 from figura.recipe.dotted_keys import texts
 from figura.recipe.prefix import Prefixes, digest
-from figura.recipe.resolved import RESULT_SECTIONS, named_files, settings
-from figura.recipe.schema import Recipe
+from figura.recipe.resolved import named_files, settings
+from figura.recipe.schema import RESULT_SECTIONS, Recipe
 from figura.training.best import early_end
 from figura.training.finished import link_or_copy
 from figura.training.provenance import data_version, file_versions

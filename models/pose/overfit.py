@@ -16,7 +16,7 @@ from pathlib import Path
 
 from figura.base.errors import UserError
 from figura.base.exit_status import run
-from figura.base.yaml12 import read_yaml
+from figura.recipe.expansion import read_recipe
 from figura.recipe.load import check_recipe
 from figura.recipe.schema_check import check_schema
 
@@ -38,7 +38,7 @@ def main(arguments: list[str]) -> None:
     args = parser.parse_args(arguments)
     if args.steps < LEAST_STEPS:
         raise UserError(f"--steps {args.steps}: at least {LEAST_STEPS} are needed")
-    content = read_yaml(args.recipe)
+    content = read_recipe(args.recipe)
     check_schema(content, args.recipe)
 
     from figura.report.curves import draw_curves, read_histories

@@ -49,7 +49,7 @@ def few_images(content: dict[str, Any], args: argparse.Namespace) -> dict[str, A
         }  # fmt: skip
     content["train"] |= {"steps": args.steps, "epochs": None, "evaluate_every": args.steps // 4, "record_every": 5}
     content["train"]["try"] = False
-    content["runtime"] |= {"log_every": args.steps // 8, "trackers": []}
+    content["runtime"] = content.get("runtime", {}) | {"log_every": args.steps // 8, "trackers": []}
     return content
 
 

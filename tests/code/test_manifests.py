@@ -11,7 +11,7 @@ import pytest
 from loading import modules_loaded_by
 
 from figura.base.yaml12 import read_yaml
-from figura.code.manifests import code_of_instance, order_of
+from figura.code.manifests import code_of_instance, order_of, settings_of
 from figura.recipe.pipeline import Instance, instances
 
 ROOT = Path(__file__).parents[2]
@@ -86,8 +86,11 @@ def test_manifests_in_git_are_those_of_the_code() -> None:
     stale = []
     for one in WITH_CODE:
         assert one.manifest is not None
-        code, order = code_of_instance(one, INSTANCES), order_of(one, set())
-        content = {"files": code.files, "packages": code.packages} | ({"order": order} if order else {})
+        code = code_of_instance(one, INSTANCES)
+        unseen = {"order": order_of(one, set()), "settings": settings_of(one, set())}
+        content = {"files": code.files, "packages": code.packages} | {
+            key: value for key, value in unseen.items() if value
+        }
         if json.loads((ROOT / one.manifest).read_text()) != content:
             stale.append(str(one.manifest))
     assert stale == [], "run `figura why`, or `dvc repro`, and commit code/"

@@ -8,7 +8,7 @@ import toy
 from trainings import QUIET, contents
 
 from figura.code.order import orders
-from figura.recipe.resolved import RESULT_SECTIONS
+from figura.recipe.schema import RESULT_SECTIONS
 from figura.training.trainer import Trainer
 
 CALLBACKS = """

@@ -16,7 +16,8 @@ from figura.commands.schema import FILE, main, schema, text
 from figura.recipe.load import check_recipe
 
 ROOT = Path(__file__).parents[2]
-RECIPES = [ROOT / "params.yaml", *sorted(set(ROOT.glob("recipes/**/*.yaml")) - set(ROOT.glob("recipes/pose_*/*")))]
+PARTS = {*ROOT.glob("recipes/pose_*/*"), *ROOT.glob("recipes/shared/*")}
+RECIPES = [ROOT / "params.yaml", *sorted(set(ROOT.glob("recipes/**/*.yaml")) - PARTS)]
 COMMENT = "# yaml-language-server: $schema="
 DROP = object()
 LINEAR = {"type": "Linear", "start": 0, "end": 9, "from": 0.0, "to": 1.0}
@@ -83,7 +84,7 @@ TYPOS = [
     ("params.yaml", "", "lossses", {"lossses": {}}),
     ("params.yaml", "train.ema", "decai", {"train__ema__decai": 0.9}),
     ("params.yaml", "losses.KL", "wieght", {"losses__KL__wieght": 1.0}),
-    ("params.yaml", "evaluate.modes.prior.injectors.generate", "only",
+    ("recipes/flow.yaml", "evaluate.modes.prior.injectors.generate", "only",
      {"evaluate__modes__prior__injectors__generate__only": "training"}),
     # a name that is none
     ("params.yaml", "losses", "KL-2", {"losses__KL-2": {"type": "images.L1", "inputs": {}, "weight": 1.0}}),
@@ -94,8 +95,8 @@ TYPOS = [
     ("params.yaml", "steps.generator.optimizer", "momentun", {"steps__generator__optimizer__momentun": 0.9}),
     ("params.yaml", "data.common", "image_sise", {"data__common__image_sise": 64}),
     ("params.yaml", "evaluate.data.people", "splt", {"evaluate__data__people__splt": "test"}),
-    ("params.yaml", "metrics.scores.clothes", "persons", {"metrics__scores__clothes__persons": "person_id"}),
-    ("params.yaml", "predict.data", "min_scor", {"predict__data__min_scor": 0.2}),
+    ("recipes/pix2pix.yaml", "metrics.scores.frechet", "images", {"metrics__scores__frechet__images": "fake"}),
+    ("recipes/pix2pix.yaml", "predict.data", "layouts", {"predict__data__layouts": "pairs"}),
     ("recipes/pose.yaml", "data.train.scenes.augmentation", "blurr",
      {"data__train__scenes__augmentation__blurr": {"chance": 0.1}}),
     # a type: of ours, without a dot, of torch, of another kind
@@ -103,6 +104,9 @@ TYPOS = [
     ("params.yaml", "steps.generator.optimizer.type", "torch.optim.Adm",
      {"steps__generator__optimizer__type": "torch.optim.Adm"}),
     ("params.yaml", "networks.generator.type", "images.L1", {"networks__generator__type": "images.L1"}),
+    # what another entry lends does not excuse the rest; a share is one of a whole training
+    ("params.yaml", "losses.color_L2", "wieght", {"losses__color_L2__wieght": 1.0}),
+    ("params.yaml", "losses.KL.schedule.end", "half", {"losses__KL__schedule__end": "half"}),
     # a value: text, a fraction, a number out of range, another word, null
     ("params.yaml", "losses.KL.weight", "twelve", {"losses__KL__weight": "twelve"}),
     ("params.yaml", "train.steps", "14.5", {"train__steps": 14.5}),

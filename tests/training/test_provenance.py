@@ -14,7 +14,7 @@ from figura.code.closure import code_of, declared_types
 from figura.data.formats.prepared import Manifest
 from figura.data.preparation.outcome import write_manifest
 from figura.evaluation import model_folder
-from figura.recipe.resolved import RESULT_SECTIONS
+from figura.recipe.schema import RESULT_SECTIONS
 from figura.training import provenance
 
 

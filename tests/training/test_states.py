@@ -23,7 +23,8 @@ from figura.engine.build import build_callbacks
 from figura.interfaces import Callback
 from figura.recipe.dotted_keys import leaves
 from figura.recipe.prefix import Prefixes, digest
-from figura.recipe.resolved import RESULT_SECTIONS, resolved
+from figura.recipe.resolved import resolved
+from figura.recipe.schema import RESULT_SECTIONS
 from figura.training import states
 from figura.training.states import StateStore
 from figura.training.trainer import Trainer

@@ -16,6 +16,7 @@ from figura.code.accepted import acceptances
 from figura.commands.report.page import Block, Cards, Fold, Lines, Pictures, Rows, Text
 from figura.commands.report.pictures import Picture, picture_of
 from figura.live.causes import read_lock
+from figura.recipe.expansion import read_recipe
 from figura.recipe.pipeline import entries
 from figura.recipe.trial import KEY
 from figura.report.metrics import flattened
@@ -91,7 +92,7 @@ def _headlines(entry: Entry) -> Iterator[Block]:
     summary, trial = metrics_of(entry, METRICS)
     if trial:
         yield Text("A try: its figures are no result.", "warning")
-    better = {key: one.get("better", "") for key, one in read_yaml(entry.path)["metrics"].get("summary", {}).items()}
+    better = {key: one.get("better", "") for key, one in read_recipe(entry.path)["metrics"].get("summary", {}).items()}
     rows = [
         [
             name, better.get(name, ""), number(one["value"]), _interval(one.get("low"), one.get("high")),
@@ -131,7 +132,7 @@ def _settings(entry: Entry) -> Iterator[Block]:
 
 def _pictures(entry: Entry) -> Iterator[Block]:
     folder = PLOTS / entry.name / "pictures"
-    kinds = {name: str(one.get("type")) for name, one in read_yaml(entry.path)["metrics"].get("pictures", {}).items()}
+    kinds = {name: str(one.get("type")) for name, one in read_recipe(entry.path)["metrics"].get("pictures", {}).items()}
     order = {name: index for index, name in enumerate(kinds)}
     files = [file for file in folder.glob("*.*") if file.suffix in (".png", ".jpg")]
     if not files:

@@ -1,0 +1,37 @@
+"""Times as shares of a training."""
+
+from typing import Any
+
+import pytest
+import toy
+
+from figura.base.errors import UserError
+
+SCHEDULE = {"type": "Linear", "start": "12.5%", "end": "100%", "from": 1.0, "to": 0.0}
+
+
+def _shared(**changes: Any) -> dict[str, Any]:
+    return {
+        "steps.painter.lr_schedule": SCHEDULE,
+        "losses.distance.after": "50%",
+        "train.evaluate_every": "25%",
+    } | {key.replace("__", "."): value for key, value in changes.items()}
+
+
+@pytest.mark.parametrize(("steps", "start", "after", "every"), [(8, 1, 4, 2), (16, 2, 8, 4), (21, 3, 10, 5)])
+def test_a_share_is_that_of_the_steps_rounded(steps: int, start: int, after: int, every: int) -> None:
+    """2.625 steps are 3, and 10.5 and 5.25 are 10 and 5: halves go to the even number."""
+    recipe = toy.checked(_shared(train__steps=steps))
+    schedule = recipe.steps["painter"].lr_schedule
+    assert schedule is not None
+    assert (schedule.arguments["start"], schedule.arguments["end"]) == (start, steps)
+    assert (recipe.losses["distance"].after, recipe.train.evaluate_every) == (after, every)
+
+
+@pytest.mark.parametrize(
+    ("changes", "key"),
+    [({"train__steps": None, "train__epochs": 2}, "lr_schedule.start"), ({"train__steps": "50%"}, "")],
+)
+def test_a_share_needs_a_number_of_steps(changes: dict[str, Any], key: str) -> None:
+    with pytest.raises(UserError, match=rf"{key}: found '\d.*%', a share of `train.steps`"):
+        toy.checked(_shared(**changes))
