@@ -388,7 +388,7 @@ def run_parts(args: argparse.Namespace, work: Path) -> None:
     options = [f"--{name}={getattr(args, name)}" for name in ("output", "facades", "originals")]
     for part in args.parts:
         begin = time.monotonic()
-        limit = max(1.0, min(1e9 if args.small else PARTS[part][1], end - begin))
+        limit = 60 * args.minutes if args.small else max(1.0, min(PARTS[part][1], end - begin))
         own = [*sys.argv[1:], *options, "--parts", part, "--seconds", f"{limit}"]
         with (args.output / "log.txt").open("a") as log:
             print(f"\n== {part}", file=log, flush=True)
