@@ -1,19 +1,20 @@
-"""What a borrowed GPU tells in 25 minutes: tests, steps, two ranks, equality with the CPU, resuming, and facades.
+"""A visit to a borrowed GPU, in nine minutes: tests, steps, equality with the CPU, the originals, and facades.
 
-`python -m bench.gpu [--parts steps facades] [--minutes 25] [--output gpu]`, after `dvc repro prepare@people
-prepare@pairs`, with pairs of facades in `train` and `val` of `--facades`. The parts run one after another, each in a
-process that is killed when its time is over, the last for the rest of the time. Each result is written at once, as a
-line of OUTPUT/results.jsonl; a table of all ends the run. `--small` has tiny networks: without a GPU, it shows that the
-bench works.
+`machines/gpu/visit.sh` runs it where nothing is installed; docs/speed.md says what to bring. The parts run one after
+another, each in a process that is killed when its time is over, the last for the rest of the time. OUTPUT gets each
+result at once, as a line of results.jsonl; then table.txt, log.txt, and sheets and curves of facades, 7 files in all.
+`--small` has tiny networks: without a GPU, it shows that everything works.
 
 | part | what it does |
 | --- | --- |
-| tests | the tests that need a GPU (`pytest -m gpu`) |
-| steps | an iteration of the published recipes in fp32, TF32, bf16 and fp16; then compiled, then with checkpointing |
-| ranks | an iteration of two ranks on one GPU, by NCCL if that lets them, else by gloo |
+| data | names the card and versions; draws the data of `steps` to `resume` |
+| tests | the tests that need a GPU (`pytest -m gpu`): an iteration waits where it is listed, and nowhere else |
+| steps | an iteration of the published recipes: fp32, TF32, bf16, fp16; bf16 also channels-last and compiled |
 | equality | the losses of `recipes/pose.yaml`, which draws no noise, on the GPU beside those on the CPU |
 | resume | weights of a training that was killed, beside those of one that was not |
-| facades | pix2pix at 256 px: Frechet distance of random features, and sheets in OUTPUT/facades/plots |
+| ranks | an iteration of two ranks on one GPU, by NCCL if that lets them, else by gloo |
+| originals | runs each `step.py` in the folders of `--originals`; a line of JSON that it prints is a row |
+| facades | pix2pix at 256 px in bf16, in batches of 1, then 16: Frechet distance of random features, sheets, curves |
 
 `loss` is the weighted total after `--steps` iterations on one batch, relative to fp32; `skipped` are updates in search
 of fp16's scale. `MiB` is the peak above that before the networks were built: of the allocator on a GPU, resident on a
@@ -26,13 +27,15 @@ import gc
 import hashlib
 import json
 import os
+import platform
+import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import redirect_stdout, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -46,7 +49,7 @@ from safetensors.torch import load_file
 
 from bench.scaling import run_cell
 from bench.table import most_resident, seconds, show
-from bench.trainings import PUBLISHED, QUIET, SECTIONS, Case, pix2pix, start
+from bench.trainings import PUBLISHED, QUIET, ROOT, SECTIONS, Case, pix2pix, start
 from figura.base.errors import UserError
 from figura.base.yaml12 import read_yaml, to_yaml
 from figura.commands.describe.dry_run import meta_networks, run_training
@@ -55,16 +58,18 @@ from figura.engine.checkpointing import checkpoint_modules
 from figura.recipe.dotted_keys import overridden
 from figura.recipe.schema import Recipe
 
-ROOT = Path(__file__).absolute().parents[1]
 KINDS = {"fp32": ("no", False), "TF32": ("no", True), "bf16": ("bf16", True), "fp16": ("fp16", True)}
 """`train.precision`, and whether float32 is computed in TF32."""
 ON_CPU = ("fp32", "bf16")
+BATCHES = {1: 0.6, 16: 0.4}
+"""Batches of facades, and the share of the time that each has."""
 Row = dict[str, Any]
 
 
 def sized(case: Case, precision: str, *more: str, small: bool) -> Recipe:
     """Return the recipe of a case in a precision, at the paper's size or tiny."""
-    return case.recipe(*(case.small if small else ()), f'train.precision="{precision}"', *more)
+    keys = (*(case.small if small else ()), f'train.precision="{precision}"', *more)
+    return case.recipe(*keys)
 
 
 def checkpointed(recipe: Recipe) -> list[str]:
@@ -96,8 +101,8 @@ def peak(kind: str, small: bool) -> float:
     return float(size**3 / seconds(finished(lambda: matrix @ matrix), budget=0.5, at_least=3))
 
 
-def measure(recipe: Recipe, args: argparse.Namespace) -> Row:
-    """Train on one batch, then time an iteration."""
+def measure(recipe: Recipe, args: argparse.Namespace, layout: torch.memory_format = torch.contiguous_format) -> Row:
+    """Train on one batch, with the networks in a layout, then time an iteration."""
     networks = meta_networks(recipe)
     costs = run_training(recipe, networks)
     estimated = (footprint(recipe, networks).total + costs.peak) / 2**20
@@ -109,12 +114,14 @@ def measure(recipe: Recipe, args: argparse.Namespace) -> Row:
     before = torch.cuda.memory_allocated() / 2**20 if cuda else most_resident()
     with tempfile.TemporaryDirectory() as folder:
         training = start(recipe, Path(folder))
+        for network in training.trainer.networks.live.values():
+            network.to(memory_format=layout)  # type: ignore[call-overload]
         for _ in range(args.steps):
             training.step()
         rows = pd.DataFrame(training.trainer.loss_log.state_dict()["window"])
         loss = float(rows.filter(regex=r"^[^.]+\.weighted$").iloc[-1].sum())
         skipped = int(rows.filter(regex=r"\.skipped$").sum().sum())
-        time = seconds(finished(training.step), budget=0.0 if args.small else 3.0, at_least=5)
+        time = seconds(finished(training.step), budget=0.0 if args.small else 1.0, at_least=5)
     most = torch.cuda.max_memory_allocated() / 2**20 if cuda else most_resident()
     return {
         "batch": recipe.data.batch_size, "ms": time * 1e3, "MiB": most - before, "estimated": estimated,
@@ -132,8 +139,7 @@ def steps(args: argparse.Namespace) -> Iterator[Row]:
         yield {"kind": kind, "peak, 1/s": peaks[kind]}
     base: dict[str, float] = {}
     for way in args.ways:
-        # compiling is slow: it begins with what it is for, and a small run stops there
-        for kind in kinds if way == "plain" else kinds[::-1][: 1 if args.small else None]:
+        for kind in kinds if way == "plain" else ["bf16"]:
             for name in PUBLISHED:
                 row: Row = {"case": name, "kind": kind, "way": way}
                 precision, tf32 = KINDS[kind]
@@ -142,7 +148,8 @@ def steps(args: argparse.Namespace) -> Iterator[Row]:
                     keys = [f"train.record_every={10**6}", f"train.compile={str(way == 'compiled').lower()}"]
                     if way == "checkpointed":
                         keys += checkpointed(sized(PUBLISHED[name], precision, small=args.small))
-                    row |= measure(sized(PUBLISHED[name], precision, *keys, small=args.small), args)
+                    layout = torch.channels_last if way == "channels-last" else torch.contiguous_format
+                    row |= measure(sized(PUBLISHED[name], precision, *keys, small=args.small), args, layout)
                     row["of peak"] = row.pop("rate") / peaks[kind]
                     row["loss"] /= base.setdefault(name, row["loss"])
                 except (UserError, RuntimeError) as error:  # memory, or what cannot be compiled
@@ -159,12 +166,42 @@ def set_tf32(allowed: bool) -> None:
 
 def tests(args: argparse.Namespace) -> Iterator[Row]:
     """Yield the last line of the tests that need a GPU."""
-    command = [sys.executable, "-m", "pytest", "-q", "-m", "gpu", "-p", "no:cacheprovider", "tests/engine"]
-    done = subprocess.run(
-        command, env=os.environ | {"FIGURA_TEST_GPU": "1"}, stdout=subprocess.PIPE, text=True, check=False
-    )
+    files = sorted({str(path) for path in (ROOT / "tests").rglob("*.py") if "pytest.mark.gpu" in path.read_text()})
+    command = [sys.executable, "-m", "pytest", "-q", "-m", "gpu", "-p", "no:cacheprovider", *files]
+    there = os.environ | {"FIGURA_TEST_GPU": "1"}
+    done = subprocess.run(command, cwd=ROOT, env=there, stdout=subprocess.PIPE, text=True, check=False)
     print(done.stdout)
     yield {"exit status": done.returncode, "said": done.stdout.strip().rpartition("\n")[2]}
+
+
+def data(args: argparse.Namespace) -> Iterator[Row]:
+    """Yield what the machine is, and draw people and pairs, enough for a batch."""
+    card = torch.cuda.get_device_name() if torch.cuda.is_available() else f"CPU, {os.cpu_count()} cores"
+    versions = {"torch": torch.__version__, "CUDA": torch.version.cuda, "python": platform.python_version()}
+    yield {"card": card} | versions
+    asked = read_yaml(ROOT / "data/params.yaml")
+    count = 8 if args.small else 64
+    few = {"train": count, "validation": 4, "test": 4}
+    for name, sizes in {"people": {"scenes": few, "identities": few}, "pairs": {"pairs": few}}.items():
+        dataset = asked["datasets"][name]
+        dataset[dataset["kind"]] |= sizes
+    Path("data/raw/drawn").mkdir(parents=True, exist_ok=True)
+    Path("data/params.yaml").write_text(to_yaml(asked))
+    for name in ("people", "pairs"):
+        subprocess.run([sys.executable, "-m", "figura.launch", "prepare", name], check=True)
+
+
+def originals(args: argparse.Namespace) -> Iterator[Row]:
+    """Yield what the scripts of the folder print, each in its own folder."""
+    scripts = sorted(args.originals.glob("*/step.py"))
+    if not scripts:
+        yield {"failed": f"{args.originals}: no */step.py"}
+    alone = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}  # they have their `models`
+    for script in scripts:
+        command = [sys.executable, script.name]
+        done = subprocess.run(command, cwd=script.parent, env=alone, stdout=subprocess.PIPE, text=True, check=False)
+        found = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+        yield from ({"original": script.parent.name, **row} for row in found or [{"failed": "see the log"}])
 
 
 def ranks(args: argparse.Namespace) -> Iterator[Row]:
@@ -245,38 +282,57 @@ def resume(args: argparse.Namespace) -> Iterator[Row]:
 
 
 def facades(args: argparse.Namespace) -> Iterator[Row]:
-    """Train for some 60 % of the time, evaluate; yield figures, of which `of x` is the input's Frechet distance."""
-    folder, pairs = args.output.absolute() / "facades", args.facades.absolute()
-    if not pairs.is_dir():
-        yield {"failed": f"{pairs}: no facades"}
+    """Train in batches of 1 and 16; yield figures, of which `of x` is the input's Frechet distance."""
+    if not args.facades.is_dir():
+        yield {"failed": f"{args.facades}: no facades"}
         return
-    case = pix2pix(1)
+    begin = time.monotonic()
+    asked = {"kind": "paired", "source": str(args.facades), "seed": 7, "max_rejected": 0.0}
+    asked["paired"] = {"train": "train", "validation": "val"}
+    Path("facades/data").mkdir(parents=True)
+    Path("facades/data/params.yaml").write_text(to_yaml({"datasets": {"pairs": asked}}))
+    os.chdir("facades")
+    stage("prepare", "pairs")
+    left = args.seconds - (time.monotonic() - begin)
+    for batch, share in BATCHES.items():
+        yield facades_in(batch, share * left, args)
+
+
+def stage(*words: str) -> None:
+    """Run a stage as the pipeline does."""
+    subprocess.run([sys.executable, "-m", "figura.launch", *words], check=True)
+
+
+def facades_in(batch: int, limit: float, args: argparse.Namespace) -> Row:
+    """Train for some 60 % of `limit` seconds, evaluate, and keep a sheet and the curves."""
+    case, name = pix2pix(batch), f"batch_{batch}"
     small = case.small if args.small else ()
-    time = measure(case.recipe(*small), args)["ms"] / 1e3
-    count = 50 if args.small else max(50, int(0.6 * args.seconds / time))
-    rates = ["evaluate.data.pairs.split=validation"]  # the sample has no test
-    rates += [f"steps.{step}.lr_schedule.{end}={share}" for step in ("G", "D") for end, share in
+    keys = [*case.keys, *QUIET, *small, 'train.precision="bf16"']
+    set_tf32(True)
+    time = measure(case.recipe(*keys), args)["ms"] / 1e3
+    count = 50 if args.small else max(50, int(0.6 * limit / time))
+    keys += ["evaluate.data.pairs.split=validation"]  # the sample has no test
+    keys += [f"steps.{step}.lr_schedule.{end}={share}" for step in ("G", "D") for end, share in
         (("start", count // 2), ("end", count))]  # fmt: skip
-    keys = [*case.keys, *QUIET, *small, *rates, f"train.steps={count}", f"train.evaluate_every={count}",
-        f"runtime.resume_every={count}", f"runtime.workers={0 if args.small else 4}"]  # fmt: skip
-    (folder / "data").mkdir(parents=True, exist_ok=True)
-    (folder / "facades.yaml").write_text(to_yaml(overridden(read_yaml(ROOT / case.file), keys, SECTIONS)))
-    data = {"kind": "paired", "source": str(pairs), "seed": 7, "max_rejected": 0.0}
-    data["paired"] = {"train": "train", "validation": "val"}
-    (folder / "data/params.yaml").write_text(to_yaml({"datasets": {"pairs": data}}))
-    run = ["facades.yaml", "run"]
-    stages = ["prepare", "pairs"], ["train", *run], ["eval_dump", *run], ["metrics", *run, "metrics.json", "plots"]
-    for stage in stages:
-        command = [sys.executable, "-m", "figura.launch", *stage]
-        subprocess.run(command, cwd=folder, env=os.environ | {"PYTHONPATH": str(ROOT)}, check=True)
-    figures = json.loads((folder / "full/metrics.json").read_text())
+    keys += [f"train.steps={count}", f"train.evaluate_every={count}", f"runtime.resume_every={count}",
+        f"runtime.workers={0 if args.small else min(12, (os.cpu_count() or 1) - 1)}"]  # fmt: skip
+    Path(f"{name}.yaml").write_text(to_yaml(overridden(read_yaml(ROOT / case.file), keys, SECTIONS)))
+    run = [f"{name}.yaml", name]
+    for words in (["train", *run], ["eval_dump", *run], ["metrics", *run, f"{name}.json", f"plots/{name}"]):
+        stage(*words)
+    pictures = Path(f"plots/{name}/pictures")
+    sheets = [path for path in sorted(pictures.iterdir()) if path.stem != "losses"]
+    for path in (pictures / "losses.png", *sheets[:1]):
+        shutil.copy(path, args.output / f"facades_{name}_{path.name}")
+    figures = json.loads(Path(f"full/{name}.json").read_text())
     psnr, frechet, of_x = figures["translation"]["psnr"], figures["frechet"], figures["frechet_identity"]
-    yield {"steps": count, "ms": time * 1e3, "psnr": psnr["value"], "frechet": frechet["value"], "of x": of_x["value"]}
+    found = {"psnr": psnr["value"], "frechet": frechet["value"], "of x": of_x["value"]}
+    return {"batch": batch, "steps": count, "ms": time * 1e3, **found}
 
 
 PARTS: Mapping[str, tuple[Callable[[argparse.Namespace], Iterator[Row]], float]] = {
-    "tests": (tests, 180), "steps": (steps, 540), "ranks": (ranks, 150), "equality": (equality, 90),
-    "resume": (resume, 120), "facades": (facades, 1e9),
+    "data": (data, 30), "tests": (tests, 60), "steps": (steps, 150), "equality": (equality, 20), "resume": (resume, 30),
+    "ranks": (ranks, 30), "originals": (originals, 60), "facades": (facades, 1e9),
 }  # fmt: skip
 """What yields the rows of each part, and the seconds that it may take."""
 
@@ -285,52 +341,76 @@ def main() -> None:
     """Run the parts, or one of them in this process, or a rank."""
     parser = argparse.ArgumentParser(prog="python -m bench.gpu")
     parser.add_argument("--parts", nargs="+", default=list(PARTS), choices=list(PARTS))
-    parser.add_argument("--minutes", type=float, default=25)
-    parser.add_argument("--output", type=Path, default=Path("gpu"), metavar="FOLDER")
-    parser.add_argument("--facades", type=Path, default=ROOT.parent / "shared/data/facades_real", metavar="FOLDER")
-    ways = ["plain", "compiled", "checkpointed"]
-    parser.add_argument("--ways", nargs="+", default=ways[:2], choices=ways)
+    parser.add_argument(
+        "--minutes", type=float, default=9, help="of all parts; with --small, no part has another limit"
+    )
+    parser.add_argument("--output", type=folder, default="gpu", metavar="FOLDER")
+    parser.add_argument(
+        "--facades", type=folder, default="build/facades", metavar="FOLDER", help="pairs in train and val"
+    )
+    parser.add_argument("--originals", type=folder, default="build/originals", metavar="FOLDER")
+    ways = ["plain", "channels-last", "compiled", "checkpointed"]
+    parser.add_argument("--ways", nargs="+", default=ways[:3], choices=ways)
     parser.add_argument("--steps", type=int, default=20, help="before an iteration is timed")
     parser.add_argument("--small", action="store_true", help="tiny networks: to see that it works")
     parser.add_argument("--seconds", type=float, help=argparse.SUPPRESS)  # of the only part, which runs here
     parser.add_argument("--rank", help=argparse.SUPPRESS)
     args = parser.parse_args()
     args.steps = min(args.steps, 3) if args.small else args.steps
-    results = args.output / "results.jsonl"
     if args.rank:
         rank(args)
     elif args.seconds:
         for row in PARTS[args.parts[0]][0](args):
-            with results.open("a") as file:
-                file.write(json.dumps({"part": args.parts[0], **row}) + "\n")
+            write(args, {"part": args.parts[0], **row})
     else:
         args.output.mkdir(parents=True, exist_ok=True)
-        results.unlink(missing_ok=True)
-        run_parts(args, results)
+        for name in ("results.jsonl", "table.txt", "log.txt"):
+            (args.output / name).write_text("")
+        with tempfile.TemporaryDirectory() as work:
+            run_parts(args, Path(work))
 
 
-def run_parts(args: argparse.Namespace, results: Path) -> None:
-    """Run each part in a process; print the table."""
+def folder(text: str) -> Path:
+    """Return a path that holds in any working folder."""
+    return Path(text).absolute()
+
+
+def write(args: argparse.Namespace, row: Row) -> None:
+    """Append a result."""
+    with (args.output / "results.jsonl").open("a") as file:
+        file.write(json.dumps(row) + "\n")
+
+
+def run_parts(args: argparse.Namespace, work: Path) -> None:
+    """Run each part in a process, in the folder `work`; print the table."""
     end = time.monotonic() + 60 * args.minutes
+    there = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])}
+    options = [f"--{name}={getattr(args, name)}" for name in ("output", "facades", "originals")]
     for part in args.parts:
         begin = time.monotonic()
-        limit = max(1.0, min(PARTS[part][1], end - begin))
-        command = [sys.executable, "-m", "bench.gpu", *sys.argv[1:], "--parts", part, "--seconds", f"{limit}"]
-        with (args.output / f"{part}.log").open("w") as log:
-            process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+        limit = 60 * args.minutes if args.small else max(1.0, min(PARTS[part][1], end - begin))
+        own = [*sys.argv[1:], *options, "--parts", part, "--seconds", f"{limit}"]
+        with (args.output / "log.txt").open("a") as log:
+            print(f"\n== {part}", file=log, flush=True)
+            process = subprocess.Popen(
+                [sys.executable, "-m", "bench.gpu", *own], cwd=work, env=there, stdout=log, stderr=log,
+                start_new_session=True,
+            )  # fmt: skip
             try:
-                why = process.wait(limit) and f"exit status {process.returncode}, see {log.name}"
+                why = process.wait(limit) and f"exit status {process.returncode}, see log.txt"
             except subprocess.TimeoutExpired:
                 why = f"killed after {limit:.0f} s"
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         if why:
-            with results.open("a") as file:
-                file.write(json.dumps({"part": part, "failed": why}) + "\n")
-        rows = [json.loads(line) for line in results.read_text().splitlines() if json.loads(line)["part"] == part]
-        print(f"\n{part}, {time.monotonic() - begin:.0f} s")
+            write(args, {"part": part, "failed": why})
+        results = map(json.loads, (args.output / "results.jsonl").read_text().splitlines())
+        rows = [row for row in results if row["part"] == part]
         columns = list(dict.fromkeys(column for row in rows for column in row))
-        show([columns, *([row.get(column, "") for column in columns] for row in rows)])
+        for file in (sys.stdout, (args.output / "table.txt").open("a")):
+            with redirect_stdout(file):
+                print(f"\n{part}, {time.monotonic() - begin:.0f} s")
+                show([columns, *([row.get(column, "") for column in columns] for row in rows)])
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from figura.recipe.load import check_recipe
 from figura.recipe.schema import Recipe
 from figura.training.trainer import Trainer
 
+ROOT = Path(__file__).absolute().parents[1]
 SECTIONS = tuple(Recipe.model_fields)
 QUIET = (
     "train.try=false", "runtime.trackers=[]", "runtime.progress=false", "runtime.workers=0", "runtime.samples=null",
@@ -27,8 +28,8 @@ class Case:
     keys: tuple[str, ...] = ()
     small: tuple[str, ...] = field(default=(), repr=False)
 
-    def recipe(self, *more: str, checkout: Path = Path()) -> Recipe:
-        """Return the checked recipe of a checkout, which records only its losses, with more keys changed.
+    def recipe(self, *more: str, checkout: Path = ROOT) -> Recipe:
+        """Return the checked recipe of a checkout (this one), which records only its losses, with more keys changed.
 
         Raises:
             UserError: the code that is loaded does not take it.

@@ -206,9 +206,10 @@ def pretended_gpu() -> Iterator[PretendedGPU]:
         "torch.cuda.manual_seed_all": lambda seed: None,
         "torch.accelerator.is_available": lambda: True,
         "torch.accelerator.current_accelerator": lambda check_available=False: torch.device("cuda"),
-        "torch.optim.Optimizer._accelerator_graph_capture_health_check": lambda self: None,
         "torch.Tensor.pin_memory": lambda self, device=None: self,
     }
+    checks = [name for name in dir(torch.optim.Optimizer) if name.endswith("_graph_capture_health_check")]  # by version
+    patches |= {f"torch.optim.Optimizer.{name}": lambda self: None for name in checks}
     overwrites = torch.__future__.get_overwrite_module_params_on_conversion()
     with ExitStack() as stack:
         for name, value in patches.items():

@@ -1,6 +1,7 @@
 """Commands answer before they load what they run: arguments, a recipe's schema, and why a stage runs."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -9,8 +10,11 @@ from dataclasses import replace
 from hashlib import md5
 from pathlib import Path
 
+import cv2
+import numpy as np
 import pytest
 import toy
+import toy_photos
 from dvc.env import DVC_STAGE
 
 from figura.base.errors import UserError
@@ -278,3 +282,35 @@ def test_without_a_lock_that_can_be_read_a_stage_never_ran(project, text):
     if text is not None:
         Path("dvc.lock").write_text(text)
     assert causes(TRAIN, read_lock()) == ["dvc.lock knows no run of it"]
+
+
+def test_training_and_predicting_need_no_dvc_no_tracker_and_no_matplotlib(tmp_path):
+    (tmp_path / "sitecustomize.py").write_text(
+        'import sys\nsys.modules |= dict.fromkeys(("dvc", "dvclive", "matplotlib", "ruamel"))  # cannot be imported\n'
+    )
+    folders = os.pathsep.join(map(str, (tmp_path, ROOT, ROOT / "tests")))
+    recipe, _ = toy_photos.write_run(tmp_path, {"train.steps": 1})
+    cv2.imwrite(str(tmp_path / "photo.png"), np.zeros((6, 9, 3), np.uint8))
+    tracked = tmp_path / "tracked.yaml"
+    tracked.write_text(to_yaml(toy.changed({"runtime.trackers": ["dvclive"]})))
+
+    def said(*command: object) -> tuple[int, str]:
+        words = [sys.executable, "-m", *map(str, command)]
+        environment = os.environ | {"PYTHONPATH": folders}
+        done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+        return done.returncode, done.stderr.strip().rpartition("\n")[2]
+
+    launch = "figura.launch"
+    assert said(launch, "train", recipe, "trained")[0] == 0
+    assert said("figura", "predict", recipe, "trained", "photo.png")[0] == 0
+    assert (tmp_path / "predictions/photo.image.png").is_file()
+    assert said(launch, "eval_dump", recipe, "trained")[0] == 0
+    without = "is not installed, and this needs it; `pip install"
+    assert said(launch, "metrics", recipe, "trained", "m.json", "plots") == (
+        1,
+        f"error: matplotlib {without} matplotlib`",
+    )
+    told = f"error: {tracked}: runtime.trackers.0: 'dvclive' is not installed; `pip install dvclive`"
+    assert said(launch, "train", tracked, "other") == (1, told)
+    (tmp_path / "dvc.yaml").write_text("stages: {}\n")
+    assert said("figura", "why") == (1, f"error: dvc {without} dvc`")

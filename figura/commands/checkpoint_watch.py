@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import matplotlib.pyplot as plt
 import pandas as pd
+from matplotlib.figure import Figure
 
 from figura.base.errors import UserError
 from figura.base.files import read_rows, write_text
@@ -138,9 +138,8 @@ def draw_evaluations(table: Path, path: Path) -> None:
         return
     columns = min(COLUMNS, len(names))
     lines = -(-len(names) // columns)
-    figure, axes = plt.subplots(
-        lines, columns, figsize=(3.2 * columns, 2.4 * lines), squeeze=False, layout="constrained"
-    )
+    figure = Figure(figsize=(3.2 * columns, 2.4 * lines), layout="constrained")
+    axes = figure.subplots(lines, columns, squeeze=False)
     for axis in axes.flat[len(names) :]:
         axis.set_axis_off()
     for axis, name in zip(axes.flat, names, strict=False):

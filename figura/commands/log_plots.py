@@ -4,10 +4,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from figura.base.errors import UserError
@@ -110,7 +110,8 @@ def draw_training(logs: Mapping[str, Log], path: Path) -> None:
     }
     panels = {title: curves for title, curves in panels.items() if curves}
     rows = -(-len(panels) // 2)
-    figure, axes = plt.subplots(rows, 2, figsize=(11.0, 0.5 + 3.0 * rows), squeeze=False, layout="constrained")
+    figure = Figure(figsize=(11.0, 0.5 + 3.0 * rows), layout="constrained")
+    axes = figure.subplots(rows, 2, squeeze=False)
     for axis in axes.flat[len(panels) :]:
         axis.set_axis_off()
     colours = colours_of(logs)

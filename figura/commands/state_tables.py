@@ -56,6 +56,8 @@ def queued() -> dict[str, Recipe]:
 
 def exp_show() -> Any:
     """Return the parsed output of `dvc exp show --json`. Raises UserError if DVC fails."""
+    import dvc  # noqa: F401  # where it is not installed, this says so
+
     command = [sys.executable, "-m", "dvc", "exp", "show", "--json"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:

@@ -65,6 +65,8 @@ def chosen_stages(asked: Collection[str]) -> tuple[list[Instance], list[Instance
 
 def status(targets: Sequence[str]) -> dict[str, list[Any]]:
     """Return what `dvc status` says of each of these stages, or of all. Raises UserError if DVC fails."""
+    import dvc  # noqa: F401  # where it is not installed, this says so
+
     command = [sys.executable, "-m", "dvc", "status", "--json", *targets]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:

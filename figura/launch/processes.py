@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 from torch.distributed import DistError
-from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, SignalException
+from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, PContext, SignalException
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, ProcessFailure
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
@@ -91,10 +91,14 @@ def _stop(number: int, frame: FrameType | None) -> None:
 
 def _configuration(count: int, meeting: str | None, folder: str) -> LaunchConfig:
     common: dict[str, Any] = {
-        "nproc_per_node": count, "max_restarts": 0, "shutdown_timeout": PATIENCE,
+        "nproc_per_node": count, "max_restarts": 0,
         "logs_specs": DefaultLogsSpecs(folder),
         "signals_to_handle": "SIGQUIT",  # `_stop` handles the others
     }  # fmt: skip
+    if hasattr(LaunchConfig, "shutdown_timeout"):
+        common["shutdown_timeout"] = PATIENCE
+    else:  # PyTorch 2.11 and older: the agent calls it without a timeout, and it would be 30 s
+        PContext.close.__defaults__ = (None, PATIENCE)
     if meeting is None:  # port 0: the system picks a free port, without a race
         return LaunchConfig(
             min_nodes=1, max_nodes=1, run_id=uuid.uuid4().hex, local_addr="127.0.0.1",

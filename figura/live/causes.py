@@ -7,9 +7,6 @@ from hashlib import md5
 from pathlib import Path
 from typing import Any
 
-from ruamel.yaml import YAML
-from ruamel.yaml.error import YAMLError
-
 from figura.base.errors import UserError
 from figura.base.files import git
 from figura.base.yaml12 import read_yaml, refuse_conflicts
@@ -47,6 +44,9 @@ def read_lock() -> Lock:
     Raises:
         UserError: it has conflicts of a merge.
     """
+    from ruamel.yaml import YAML  # lazy, because DVC alone needs it: trainings run where it is not installed
+    from ruamel.yaml.error import YAMLError
+
     try:
         return YAML(typ="safe").load(LOCK.read_bytes()).get("stages") or {}  # like DVC
     except YAMLError:

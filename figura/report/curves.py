@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Mapping
 from io import BytesIO
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import matplotlib
 import numpy as np
 import pandas as pd
 
@@ -12,11 +12,9 @@ from figura.base.checksums import refuse_damaged
 from figura.base.errors import UserError
 from figura.base.files import read_bytes, replacing, write_text
 
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
+if TYPE_CHECKING:  # loaded where something is drawn: evaluations run where it is not installed
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 Histories = tuple[pd.DataFrame, pd.DataFrame]
 """A run's history: training rows and validation rows."""
@@ -114,10 +112,13 @@ def draw_losses(runs: Mapping[str, Histories], path: Path) -> None:
     show only the runs that have the loss. The effective weight is in the panel's title; if it changes or differs
     between runs, it is a dashed curve on the right-hand axis.
     """
+    from matplotlib.figure import Figure
+
     rows = panels(dict.fromkeys(name for both in runs.values() for history in both for name in losses_of(history)))
     columns = max((len(row) for row in rows), default=1)
     size = (max(11.0, 3.6 * columns), 0.5 + 2.7 * len(rows))
-    figure, axes = plt.subplots(max(len(rows), 1), columns, figsize=size, squeeze=False, layout="constrained")
+    figure = Figure(figsize=size, layout="constrained")
+    axes = figure.subplots(max(len(rows), 1), columns, squeeze=False)
     for axis in axes.flat:
         axis.set_axis_off()
     for row, names in enumerate(rows):
@@ -158,8 +159,10 @@ def colours_of(labels: Iterable[str]) -> dict[str, tuple[str, str]]:
     return {name: (f"C{index}", f"C{index}") for index, name in enumerate(names)}
 
 
-def add_legend(figure: Figure, labels: list[str]) -> None:
+def add_legend(figure: "Figure", labels: list[str]) -> None:
     """Add a legend above all panels: training, validation, and each run."""
+    from matplotlib.lines import Line2D
+
     colours = colours_of(labels)
     one = colours[labels[0]] if len(labels) == 1 else ("0.4", "0.4")
     handles = [
@@ -172,7 +175,7 @@ def add_legend(figure: Figure, labels: list[str]) -> None:
     figure.legend(handles=handles, loc="outside upper center", ncols=min(len(handles), 6), frameon=False, title=title)
 
 
-def fit_axis(axis: Axes) -> None:
+def fit_axis(axis: "Axes") -> None:
     """Scale the left-hand axis: logarithmic for a wide positive range, else from 0 unless values are negative."""
     low, high = axis.dataLim.ymin, axis.dataLim.ymax
     if 0 < low < high / WIDE_RANGE:
@@ -182,14 +185,13 @@ def fit_axis(axis: Axes) -> None:
     axis.grid(alpha=0.3)
 
 
-def save_figure(figure: Figure, path: Path) -> None:
-    """Write and close a figure; equal figures have equal bytes."""
+def save_figure(figure: "Figure", path: Path) -> None:
+    """Write a figure; equal figures have equal bytes."""
     with replacing(path) as temporary:
         figure.savefig(temporary, dpi=110, metadata={"Software": None})
-    plt.close(figure)
 
 
-def _draw_loss(axis: Axes, name: str, runs: Mapping[str, Histories]) -> None:
+def _draw_loss(axis: "Axes", name: str, runs: Mapping[str, Histories]) -> None:
     colours = colours_of(runs)
     weights: dict[str, pd.DataFrame] = {}
     for label, histories in runs.items():

@@ -14,7 +14,7 @@ from pydantic import Field
 from torch import Tensor
 
 from models.pose.argument_types import Kind, NonNegative, Positive
-from models.pose.field_losses import Cells, FieldLoss, bounded, soft_clamp
+from models.pose.field_losses import Cells, FieldLoss, bounded, soft_clamp, where
 from models.pose.heads import form
 
 Negative = Annotated[float, Field(lt=0.0, allow_inf_nan=False)]
@@ -103,7 +103,7 @@ class Composite(FieldLoss):
             background &= ~(logits.detach() < self.background_clamp)  # >= would hide a NaN
         costs = soft_clamp(gradient_matched(logits, -1.0, self.alpha, self.gamma), self.confidence_clamp)
         background_total = torch.where(background, costs, 0).sum(dim=(2, 3)).mul(weights).sum(dim=1)
-        rows = (cells.target[:, 0] > 0).nonzero().squeeze(1)
+        (rows,) = where(cells.target[:, 0] > 0, cells.counts[0])
         z, logits = cells.predicted[rows, :2].unbind(dim=1)
         costs = soft_clamp(gradient_matched(logits, 1.0, self.alpha, self.gamma), self.confidence_clamp)
         s = bounded(z)

@@ -38,6 +38,7 @@ class Cells:
         example: int64 (n,), which example of the batch each cell belongs to.
         weight: (n,), the weight of the cell's field.
         batch: number of examples.
+        counts: how many cells are foreground, vectors are known, and scales are known.
     """
 
     predicted: Tensor
@@ -45,10 +46,16 @@ class Cells:
     example: Tensor
     weight: Tensor
     batch: int
+    counts: Sequence[int]
 
     def total(self, values: Tensor, rows: Tensor) -> Tensor:
         """Sum values (m,) of the cells `rows` (m,) over each example; shape (batch,)."""
         return values.new_zeros(self.batch).index_add(0, self.example[rows], values * self.weight[rows])
+
+
+def where(mask: Tensor, count: int) -> tuple[Tensor, ...]:
+    """Return the indices of the `count` true elements as `mask.nonzero(as_tuple=True)`, without waiting for a GPU."""
+    return torch.nonzero_static(mask, size=count).unbind(dim=1)
 
 
 class FieldLoss(Loss):
@@ -95,10 +102,15 @@ class FieldLoss(Loss):
         self._check(fields, target)
         target = target.to(torch.promote_types(fields.dtype, torch.float32))
         weights = target.new_ones(target.shape[1]) if self.field_weights is None else self.field_weights.to(target)
-        judged = (target[:, :, 0] > 0) | ~target[:, :, 1:].isnan().all(dim=2)
-        example, field, row, column = judged.nonzero(as_tuple=True)
+        foreground, known = target[:, :, 0] > 0, target[:, :, 1:].isfinite()
+        judged = foreground | known.any(dim=2)
+        vectors = self._whole(known[:, :, : 2 * self.vectors].unflatten(2, (self.vectors, 2)).all(dim=3), 2)
+        masks = judged, foreground, vectors, known[:, :, 3 * self.vectors :]
+        count, *counts = torch.stack([mask.sum() for mask in masks]).tolist()  # the only wait for a GPU
+        example, field, row, column = where(judged, count)
         predicted = at_least_float32(fields[example, field, :, row, column])
-        cells = Cells(predicted, target[example, field, :, row, column], example, weights[field], len(fields))
+        targets = target[example, field, :, row, column]
+        cells = Cells(predicted, targets, example, weights[field], len(fields), counts)
         values = {}
         if "confidence" in self.weights:
             logits = at_least_float32(fields[:, :, self.first_vector - 1])
@@ -106,7 +118,7 @@ class FieldLoss(Loss):
         if "vector" in self.weights:
             values["vector"] = self._vector(cells)
         if "scale" in self.weights:
-            rows, which = cells.target[:, -self.scales :].isfinite().nonzero(as_tuple=True)
+            rows, which = where(cells.target[:, -self.scales :].isfinite(), cells.counts[2])
             raw, scales = (x[:, -self.scales :][rows, which] for x in (cells.predicted, cells.target))
             values["scale"] = cells.total(self.scale(raw, scales), rows)
         if log_sigmas is not None:
@@ -116,14 +128,17 @@ class FieldLoss(Loss):
     def _vector(self, cells: Cells) -> Tensor:
         n, start = self.vectors, self.first_vector
         targets = cells.target[:, 1 : 1 + 2 * n].unflatten(1, (n, 2))
-        valid = targets.isfinite().all(dim=2)
-        if self.head == "cifdet":  # the box's size normalises the distance of its centre
-            valid = valid.all(dim=1, keepdim=True).expand_as(valid)
-        rows, which = valid.nonzero(as_tuple=True)
+        rows, which = where(self._whole(targets.isfinite().all(dim=2), 1), cells.counts[1])
         vectors = cells.predicted[:, start : start + 2 * n].unflatten(1, (n, 2))[rows, which]
         bmin = cells.target[:, 1 + 2 * n : 1 + 3 * n][rows, which].nan_to_num(nan=BMIN)
         offset = vectors - targets[rows, which]
         return cells.total(self.regression(offset, bmin, cells, rows, which), rows)
+
+    def _whole(self, known: Tensor, dim: int) -> Tensor:
+        """Which vectors count, of those known; `dim` numbers the vectors of a cell."""
+        if self.head == "cifdet":  # the box's size normalises the distance of its centre
+            return known.all(dim=dim, keepdim=True).expand_as(known)
+        return known
 
     def _check(self, fields: Tensor, target: Tensor) -> None:
         wanted = 1 + 3 * self.vectors + self.scales

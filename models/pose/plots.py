@@ -3,13 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import cv2
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 from pydantic import Field
 
 from figura.base.errors import UserError
@@ -24,6 +21,10 @@ from models.pose.average_precision import Kind
 from models.pose.coco_evaluation import LEAST_OVERLAP, Evaluation, ImageMatches
 from models.pose.coco_scores import NO_BOXES, NO_JOINTS, OfPeople
 from models.pose.dump_evaluation import evaluate
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 SHOWN_THRESHOLDS = (0.5, 0.75, 0.9)
 LEGEND = "light grey: the truth; in colours: what was found"
@@ -67,6 +68,8 @@ class OKSHistogram(OfPeople, Picture):
     """
 
     def __call__(self, dump: Dump, path: Path) -> None:
+        from matplotlib.ticker import MaxNLocator
+
         images = _evaluated(self, dump, "keypoints").matches()
         overlaps, nearest = (np.concatenate([getattr(one, name) for one in images]) for name in ("overlaps", "nearest"))
         missed = overlaps < LEAST_OVERLAP
@@ -184,7 +187,9 @@ def _counts(*images: ImageMatches) -> str:
     return f"{hits} of {sum(len(one.truth) for one in images)} found, {false} false"
 
 
-def _panel(x: str, y: str) -> tuple[Figure, Axes]:
+def _panel(x: str, y: str) -> tuple["Figure", "Axes"]:
+    from matplotlib.figure import Figure  # lazy, because a training checks the recipe's pictures and draws none
+
     figure = Figure(figsize=(5.6, 4.6), layout="constrained")
     axis = figure.subplots()
     axis.set(xlabel=x, ylabel=y)

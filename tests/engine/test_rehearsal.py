@@ -31,14 +31,14 @@ ONLY_WHEN_DUE = {  # what an iteration calls every `log_every`, `evaluate_every`
 }  # fmt: skip
 JUDGED = "Step._step"
 """One wait for each update: an update that is not finite must not happen, and optimizers cannot leave it out alone."""
-CELLS = {"FieldLoss.forward": 5, "FieldLoss._vector": 3, "Composite.confidence": 3}
-"""Waits of cif, caf and cifdet in an iteration: how many cells count is the size of tensors; cifdet has no scales."""
+CELLS = "FieldLoss.forward"
+"""One wait for each head, cif, caf and cifdet: how many cells count is the size of tensors."""
 ITERATION = {
     "vunet": {JUDGED: 1},
     "pix2pix": {JUDGED: 2},
     "super_resolution": {JUDGED: 1},
-    "pose": {JUDGED: 1} | CELLS,
-    "detection": {JUDGED: 1} | {name: 1 for name in CELLS},
+    "pose": {JUDGED: 1, CELLS: 3},
+    "detection": {JUDGED: 1, CELLS: 1},
 }
 RARER = {"super_resolution": {JUDGED: 4, "VGG._convolve": 28}}
 """In all: updates of the discriminator, whose gate opens late; 28 weights that are moved to the GPU once."""

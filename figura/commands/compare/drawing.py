@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib.figure import Figure
 
 from figura.base.errors import UserError
 from figura.base.pictures import write_png
@@ -27,7 +27,8 @@ def draw_effects(result: RevisionComparison, path: Path) -> None:
     comparisons, headlines = result.comparisons, result.recipe.metrics.summary
     names = list(comparisons[0].effects)
     height = 0.9 + len(names) * (0.75 + 0.3 * len(comparisons))
-    figure, panels = plt.subplots(len(names), 1, figsize=(7.5, height), squeeze=False, layout="constrained")
+    figure = Figure(figsize=(7.5, height), layout="constrained")
+    panels = figure.subplots(len(names), 1, squeeze=False)
     for panel, name in zip(panels[:, 0], names, strict=True):
         ends = [0.0]
         for index, one in enumerate(comparisons):
