@@ -10,7 +10,6 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from models.images import winograd
-from models.images.dropout import dropout
 
 
 def space_to_depth(x: Tensor) -> Tensor:
@@ -111,7 +110,7 @@ class Residual(nn.Module):
         self.dropout = dropout
 
     def forward(self, x: Tensor) -> Tensor:
-        h = dropout(activate(x), self.dropout, self.training)
+        h = F.dropout(activate(x), self.dropout, self.training)
         return self.conv(h).add_(x)
 
 
@@ -125,7 +124,7 @@ class SkipResidual(nn.Module):
         self.dropout = dropout
 
     def forward(self, x: Tensor, a: Tensor) -> Tensor:
-        h = dropout(activate(x, self.skip(a)), self.dropout, self.training)
+        h = F.dropout(activate(x, self.skip(a)), self.dropout, self.training)
         return self.conv(h).add_(x)
 
 
