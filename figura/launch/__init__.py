@@ -33,7 +33,7 @@ from pathlib import Path
 from figura.base import exit_status as command
 from figura.base.errors import Interrupted, UserError
 from figura.launch import slurm
-from figura.launch.devices import CORES, DEVICES, asked, take, visible
+from figura.launch.devices import CORES, DEVICES, requested, take, visible
 
 STAGES = "stages"
 ALLOCATOR = {
@@ -72,7 +72,7 @@ def start_here(arguments: list[str], held: ExitStack) -> int:
     meeting = os.environ.get("FIGURA_RENDEZVOUS")
     cores = take_cores(held)
     available = gpus(os.environ)
-    wanted = asked(os.environ, DEVICES, available, "the number of visible GPUs")
+    wanted = requested(os.environ, DEVICES, available, "the number of visible GPUs")
     devices = take("gpu", visible(os.environ, available), wanted, held)
     if devices:
         os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(devices)
@@ -130,7 +130,7 @@ def process_count(environment: Mapping[str, str], available: int) -> int:
     Raises:
         UserError: `FIGURA_PROCESSES` is not an integer from 1 to `MOST`, or exceeds the number of GPUs.
     """
-    count = asked(environment, PROCESSES, MOST, "processes a machine")
+    count = requested(environment, PROCESSES, MOST, "processes a machine")
     if 0 < available < count:
         raise UserError(
             f"{PROCESSES}: found {count}; expected at most {available}, one for each GPU; CUDA_VISIBLE_DEVICES= "
@@ -177,7 +177,7 @@ def available_cores() -> set[int]:
 def take_cores(held: ExitStack) -> int:
     """Keep this process and its children on cores of their own; return how many, 0 if none were asked for."""
     free = available_cores()
-    count = asked(os.environ, CORES, len(free), "the number of cores")
+    count = requested(os.environ, CORES, len(free), "the number of cores")
     cores = take("core", [str(core) for core in sorted(free)], count, held)
     if cores and hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, map(int, cores))
