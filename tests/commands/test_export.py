@@ -23,7 +23,6 @@ from figura.commands.export.noise import NORMAL, UNIFORM, Recorder, Replay
 from figura.commands.export.programs import axes_of, program_of, save_onnx
 from figura.engine.build import build_networks
 from figura.training.checkpoints import write_model
-from models.images import winograd
 from models.pix2pix.generator import UNetGenerator
 from models.pose.pose_network import PoseNetwork
 from models.super_resolution.rrdb import RRDBGenerator
@@ -65,18 +64,6 @@ class TakesItAll(nn.Module):
 
     def forward(self, x: Tensor, image: Tensor) -> dict[str, list[Tensor]]:
         return {"image": [x, x + image]}
-
-
-class Tiles(nn.Module):
-    """A convolution that tiles compute on CPUs, for 64 channels and 16 x 16 pixels."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.layer = nn.Conv2d(64, 64, 3, padding=1)
-
-    def forward(self, x: Tensor) -> Tensor:
-        assert self.layer.bias is not None
-        return winograd.convolve(x, self.layer.weight, self.layer.bias)
 
 
 class Noises(nn.Module):
@@ -299,7 +286,6 @@ NETWORKS = {
         lambda: PoseNetwork(backbone={"name": "small"}, heads={"cif": {}, "cifdet": {"fields": 2}}),
         {"decode": True}, {"image": (3, 3, 33, 49)}, True,
     ),
-    "tiles": (Tiles, {}, {"x": (3, 64, 16, 16)}, True),
     "clash": (TakesItAll, {}, {"x": (3, 1, 4, 4), "image": (3, 1, 4, 4)}, True),
 }  # fmt: skip
 
