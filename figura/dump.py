@@ -23,7 +23,6 @@ import hashlib
 import json
 import math
 import os
-import re
 import secrets
 import struct
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
@@ -31,6 +30,7 @@ from contextlib import contextmanager, suppress
 from functools import cached_property
 from io import BytesIO
 from pathlib import Path
+from tokenize import TokenError
 from typing import TYPE_CHECKING, Any
 
 import cv2
@@ -61,13 +61,6 @@ SUFFIX: dict[Format, str] = {"image": ".image.png", "mask": ".mask.png", "array"
 MOST_PIXELS = 2**26
 """Larger pictures are rejected before decoding: their values would take more than 800 MB."""
 PNG = b"\x89PNG\r\n\x1a\n"
-NPY = re.compile(
-    rb"\x93NUMPY\x01\x00(..)\{'descr': '<f4', 'fortran_order': (True|False), "
-    rb"'shape': \(((?:[0-9]{1,9},? ?){0,8})\), \} *\n",
-    re.DOTALL,
-)
-"""The header of a float32 file of `np.save`; checked against the file size before allocation, and never evaluated."""
-
 
 NO_SPACE_HINT, IN_THE_WAY_HINT = "make room on the disk, or ", "remove what is in its place, or "
 ADVICE = {
@@ -165,12 +158,16 @@ def decode_value(content: bytes, path: Path) -> Array:
 
 
 def _decode_array(content: bytes, path: Path) -> Array:
-    head = NPY.match(content)
-    shape = [int(side) for side in head[3].decode().replace(" ", "").split(",") if side] if head else []
-    if head is None or len(content) - head.end() != 4 * math.prod(shape) or math.prod(s or 1 for s in shape) > 2**40:
-        raise UserError(f"{path}: no float32 array of np.save whose size is that of its head; {RERUN_HINT}")
-    flat = np.frombuffer(content, "<f4", offset=head.end()).astype(np.float32)
-    array = flat.reshape(shape[::-1]).transpose() if head[2] == b"True" else flat.reshape(shape)
+    file = BytesIO(content)
+    try:
+        np.lib.format.read_magic(file)
+        shape, by_columns, dtype = np.lib.format.read_array_header_1_0(file)
+        if dtype != np.dtype("<f4") or len(content) - file.tell() != 4 * math.prod(shape):
+            raise ValueError
+        flat = np.frombuffer(content, "<f4", offset=file.tell()).astype(np.float32)
+        array = flat.reshape(shape, order="F" if by_columns else "C")
+    except (ValueError, TypeError, SyntaxError, TokenError, MemoryError, RecursionError, OverflowError, LookupError):
+        raise UserError(f"{path}: no float32 array of np.save whose size is that of its head; {RERUN_HINT}") from None
     if wrong := array.size - int(np.isfinite(array).sum()):
         raise UserError(f"{path}: {wrong} of {array.size} values are NaN or infinite; {RERUN_HINT}")
     return np.asarray(array)

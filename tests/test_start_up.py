@@ -20,7 +20,7 @@ from dvc.env import DVC_STAGE
 from figura.base.errors import UserError
 from figura.base.yaml12 import to_yaml
 from figura.code.manifests import KEPT
-from figura.live.causes import causes, print_causes, read_lock, told
+from figura.live.causes import causes, format_causes, print_causes, read_lock
 from figura.recipe.pipeline import Instance
 
 ROOT = Path(__file__).parents[1]
@@ -211,7 +211,7 @@ def test_settings_are_named_with_both_values(project):
     assert gone.endswith("... -> absent")
     assert new == 'toy.yaml: losses.new  absent -> {"weight": 0.5}'
     assert steps == f"toy.yaml: train.steps  {toy.recipe()['train']['steps']} -> 3"
-    assert told("train@toy", [gone, new]) == [
+    assert format_causes("train@toy", [gone, new]) == [
         "train@toy runs, because these differ from dvc.lock:",
         f"  {gone}",
         f"  {new}",

@@ -12,10 +12,6 @@ The command is the same everywhere, so a change of hardware changes nothing that
 - A training step frees and allocates the same tensors thousands of times. glibc returns large blocks to the system at
   each free and page-faults them in again at the next use. Larger thresholds keep the blocks; tcmalloc is faster still
   and is preloaded, into a new process, where it is installed (`2646a9a:bench/before_after.py`).
-- Threads of a CPU wait for each other many times a step. libgomp lets them spin for milliseconds before they sleep;
-  beside other busy processes, they so take the time in which the thread that they wait for could run. They spin for
-  less, or sleep at once where others are at work when the stage starts (figura/launch/load.py, `python -m
-  bench.busy_machine`), unless the caller has set a wait policy.
 - cuBLAS is deterministic only with a workspace of fixed size.
 
 Environment variables that the caller has set stay as they are.
@@ -37,8 +33,7 @@ from pathlib import Path
 from figura.base import exit_status as command
 from figura.base.errors import Interrupted, UserError
 from figura.launch import slurm
-from figura.launch.devices import CORES, DEVICES, asked, take, visible
-from figura.launch.load import available_cores, waiting
+from figura.launch.devices import CORES, DEVICES, requested, take, visible
 
 STAGES = "stages"
 ALLOCATOR = {
@@ -76,10 +71,8 @@ def start_here(arguments: list[str], held: ExitStack) -> int:
     stage, *rest = arguments
     meeting = os.environ.get("FIGURA_RENDEZVOUS")
     cores = take_cores(held)
-    wait, load = waiting(os.environ)
-    os.environ |= wait  # before PyTorch is imported, in `gpus` at the earliest
     available = gpus(os.environ)
-    wanted = asked(os.environ, DEVICES, available, "the number of visible GPUs")
+    wanted = requested(os.environ, DEVICES, available, "the number of visible GPUs")
     devices = take("gpu", visible(os.environ, available), wanted, held)
     if devices:
         os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(devices)
@@ -92,7 +85,7 @@ def start_here(arguments: list[str], held: ExitStack) -> int:
     chosen = allocator() | threads(count, cores) | (CUBLAS if available else {})
     chosen = {name: value for name, value in chosen.items() if name not in os.environ}
     several = [f"{count} processes{why}"] if count > 1 or why else []
-    several += [f"GPU {device}" for device in devices] + load
+    several += [f"GPU {device}" for device in devices]
     if several:
         _say(", ".join(several))
     python = [sys.executable, "-m", f"{STAGES}.{stage}", *rest]
@@ -137,7 +130,7 @@ def process_count(environment: Mapping[str, str], available: int) -> int:
     Raises:
         UserError: `FIGURA_PROCESSES` is not an integer from 1 to `MOST`, or exceeds the number of GPUs.
     """
-    count = asked(environment, PROCESSES, MOST, "processes a machine")
+    count = requested(environment, PROCESSES, MOST, "processes a machine")
     if 0 < available < count:
         raise UserError(
             f"{PROCESSES}: found {count}; expected at most {available}, one for each GPU; CUDA_VISIBLE_DEVICES= "
@@ -176,10 +169,15 @@ def set_allocator(variables: Mapping[str, str]) -> bool:
     return mallopt is not None and all(mallopt(*one) == 1 for one in thresholds)
 
 
+def available_cores() -> set[int]:
+    """Return the cores that this process may use."""
+    return os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set(range(os.cpu_count() or 1))
+
+
 def take_cores(held: ExitStack) -> int:
     """Keep this process and its children on cores of their own; return how many, 0 if none were asked for."""
     free = available_cores()
-    count = asked(os.environ, CORES, len(free), "the number of cores")
+    count = requested(os.environ, CORES, len(free), "the number of cores")
     cores = take("core", [str(core) for core in sorted(free)], count, held)
     if cores and hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, map(int, cores))

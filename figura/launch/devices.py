@@ -23,7 +23,7 @@ CORES = "FIGURA_CORES"
 SECONDS = (0.5, 1.5)  # between attempts: random, so that two runs do not meet again and again
 
 
-def asked(environment: Mapping[str, str], name: str, most: int, what: str) -> int:
+def requested(environment: Mapping[str, str], name: str, most: int, what: str) -> int:
     """Return the number in an environment variable; 0 if it is not set or empty.
 
     Raises:
@@ -51,7 +51,7 @@ def take(kind: str, names: Sequence[str], count: int, held: ExitStack) -> list[s
         Interrupted: SIGTERM or SIGUSR1, which the launcher blocks, came while it waited.
         UserError: the folder of the locks cannot be written, or is another user's.
     """
-    folder, told = _folder() if count else Path(), list[str]()
+    folder, reported = _folder() if count else Path(), list[str]()
     while True:
         taken, busy = list[str](), list[str]()
         with ExitStack() as locks:
@@ -66,9 +66,9 @@ def take(kind: str, names: Sequence[str], count: int, held: ExitStack) -> list[s
             if len(taken) == count:
                 held.enter_context(locks.pop_all())
                 return taken
-        if busy != told:
+        if busy != reported:
             print(f"launch: waiting for {count} of {kind} {', '.join(names)}", *busy, sep="\n", flush=True)
-        told = busy
+        reported = busy
         time.sleep(random.SystemRandom().uniform(*SECONDS))
         if signal.sigpending() & set(Interrupted.signals):
             raise Interrupted("stopped while it waited; this stage begins again at the next `dvc repro`")

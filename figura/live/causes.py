@@ -28,10 +28,10 @@ def print_causes() -> None:
         return
     for instance in instances(read_yaml(PIPELINE)):
         if instance.name == name:
-            print(*told(name, causes(instance, read_lock())), sep="\n", flush=True)
+            print(*format_causes(name, causes(instance, read_lock())), sep="\n", flush=True)
 
 
-def told(name: str, found: list[str]) -> list[str]:
+def format_causes(name: str, found: list[str]) -> list[str]:
     """Format the causes of a stage's run."""
     if len(found) == 1:
         return [f"{name} runs: {found[0]}"]

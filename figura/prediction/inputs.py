@@ -56,8 +56,9 @@ class Photo:
 
     `number` counts photos from 1; `place` is the index of a video frame, of which `rate` per second are used. `size` is
     (height, width), once `pixels` has been called. `faults` are lines about unusable parts, such as persons, added by
-    `PhotoExamples.examples` and then reported. `suspicions` are likely mistakes, counted by kind, with a detail to add
-    to the photo's name. `at` is the index of a frame among those used, at `rate`: frames of a variable rate have gaps.
+    `PhotoExamples.examples` and then reported. `suspicions` are likely mistakes by kind, which are counted, with a
+    detail to add to the photo's name. `at` is the index of a frame among those used, at `rate`: frames of a variable
+    rate have gaps.
     """
 
     path: Path
@@ -272,8 +273,8 @@ def read_photos(files: Iterable[File], every: int, report: Callable[[str], None]
 def _frames(content: BufferedReader, file: File, every: int, report: Callable[[str], None]) -> Iterator[Photo]:
     """Yield each `every`-th frame. It is shown at its time, if the times are not those of a constant rate."""
     video, place, start, due = _video(content), 0, 0.0, 0.0
-    promised, (rate, doubt) = int(video.get(cv2.CAP_PROP_FRAME_COUNT)), frame_rate(video)
-    suspicions, variable = {doubt: ""} if doubt else {}, False
+    promised, (rate, suspicion) = int(video.get(cv2.CAP_PROP_FRAME_COUNT)), frame_rate(video)
+    suspicions, variable = {suspicion: ""} if suspicion else {}, False
     try:
         while video.grab():
             seconds = float(video.get(cv2.CAP_PROP_POS_MSEC)) / 1000

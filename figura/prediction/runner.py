@@ -138,11 +138,11 @@ class Runner:
             return self.attempt(str(self.trained.predict.grid), self._sheets, self.grid) or {}
 
     def warnings(self) -> list[str]:
-        """Return a line for each kind of `suspicions`: the number of photos, an example; and one of other files."""
+        """Return a line for each kind of suspicion, with a count and an example, and one on other files."""
         lines = [f"{len(names)} {kind} (e.g. {names[0]})" for kind, names in self.suspicions.items()]
         return lines + ([left_out_line(self.left_out)] if self.left_out else [])
 
-    def doubt(self, photo: Photo) -> None:
+    def suspect(self, photo: Photo) -> None:
         """Count the suspicions of a photo that has been read."""
         for kind, detail in photo.suspicions.items():
             self.suspicions.setdefault(kind, []).append(f"{photo.name}{detail}")
@@ -181,7 +181,7 @@ class Runner:
                 continue
             for fault in photo.faults:
                 self.report(fault)
-            self.doubt(photo)
+            self.suspect(photo)
             image = image_of(photo)
             self.images.append(image)
             for example in result:

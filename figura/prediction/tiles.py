@@ -171,7 +171,7 @@ def _tiles(
         one = runner.attempt(photo.path, TiledPhoto, photo, tiling)
         if one is None:
             continue
-        runner.doubt(photo)
+        runner.suspect(photo)
         bar.total = (bar.total or 0) + len(one.names)
         bar.refresh()
         tiled[photo.number] = one

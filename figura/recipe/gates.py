@@ -37,17 +37,16 @@ END = 10**40  # later than every iteration, and than the first common iteration 
 def covers_every_iteration(reader: When, makers: Sequence[When]) -> bool:
     """Whether at least one of `makers` is active in every iteration in which `reader` is.
 
-    Between two bounds, each maker is active in evenly spaced iterations or in none. If n such progressions miss one of
-    a reader's iterations, they miss one of its first 2^n (Crittenden and Vanden Eynden, 1970), so gates with
-    `every: 999999937` take no longer. With more than 16 makers, 2^16 iterations are checked.
+    Walks the reader's iterations from each bound on, until all that run every so many iterations have met again: the
+    rest repeats. At most 65,536 iterations are walked from a bound.
     """
     read, made = iterations(reader), [iterations(maker) for maker in makers]
-    bounds = {bound for maker in made for bound in (maker.start, maker.stop) if bound > read.start}
-    most = 2 ** min(len(made), 16)
+    bounds = {read.start, *(bound for maker in made for bound in (maker.start, maker.stop) if bound > read.start)}
+    period = min(lcm(*(maker.step for maker in made)), 2**16)
     return all(
         any(t in maker for maker in made)
-        for bound in (read.start, *bounds)
-        for t in read[-((read.start - bound) // read.step) :][:most]
+        for bound in bounds
+        for t in read[-((read.start - bound) // read.step) :][:period]
     )
 
 

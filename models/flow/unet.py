@@ -1,6 +1,7 @@
 """The network of the flow: a U-Net on a pose that looks up the appearance by attention."""
 
 import math
+from functools import partial
 from itertools import pairwise
 from typing import ClassVar
 
@@ -10,11 +11,11 @@ from torch import Tensor, nn
 
 from figura.base.errors import UserError
 from models.images.argument_types import Count, Positive
-from models.images.winograd import TiledConvolution
 
 FREQUENCIES = 32  # sines of the time embedding, and as many cosines; from 1 to 1000 radians per unit of time
 HEAD = 32  # channels of an attention head
 GROUPS = 8  # of the group norms
+convolution = partial(nn.Conv2d, kernel_size=3, padding=1)
 
 
 class Residual(nn.Module):
@@ -23,7 +24,7 @@ class Residual(nn.Module):
     def __init__(self, channels: int, condition: int) -> None:
         super().__init__()
         self.norm, self.modulated = nn.GroupNorm(GROUPS, channels), nn.GroupNorm(GROUPS, channels, affine=False)
-        self.first, self.second = TiledConvolution(channels, channels), TiledConvolution(channels, channels)
+        self.first, self.second = convolution(channels, channels), convolution(channels, channels)
         self.modulation = nn.Linear(condition, 2 * channels)
         _zero(self.second)
 
@@ -38,7 +39,7 @@ class Down(nn.Module):
 
     def __init__(self, a: int, b: int, condition: int) -> None:
         super().__init__()
-        self.conv, self.residual = TiledConvolution(a, b, stride=2), Residual(b, condition)
+        self.conv, self.residual = convolution(a, b, stride=2), Residual(b, condition)
 
     def forward(self, x: Tensor, condition: Tensor) -> Tensor:
         return self.residual(self.conv(x), condition)
@@ -146,15 +147,15 @@ class FlowUNet(nn.Module):
         self.time = nn.Sequential(nn.Linear(2 * FREQUENCIES, condition), nn.SiLU(), nn.Linear(condition, condition))
         self.pooled = nn.Linear(channels[-1], condition)
         levels = list(pairwise(channels))
-        self.appearance_stem = TiledConvolution(4 * image_channels + 2, channels[0])
+        self.appearance_stem = convolution(4 * image_channels + 2, channels[0])
         self.appearance_downs = nn.ModuleList(Down(a, b, condition) for a, b in levels)
-        self.stem = TiledConvolution(4 * (2 * image_channels + pose_channels) + 2, channels[0])
+        self.stem = convolution(4 * (2 * image_channels + pose_channels) + 2, channels[0])
         self.downs = nn.ModuleList(Down(a, b, condition) for a, b in levels)
         self.look_ups = nn.ModuleList(Attention(c) for c in channels[-attention:])
         self.middle = Residual(channels[-1], condition)
         self.ups = nn.ModuleList(Up(b, a, condition) for a, b in reversed(levels))
         self.further_look_ups = nn.ModuleList(Attention(c) for c in channels[-attention:-1][::-1])
-        self.norm, self.out = nn.GroupNorm(GROUPS, channels[0]), TiledConvolution(channels[0], 4 * image_channels)
+        self.norm, self.out = nn.GroupNorm(GROUPS, channels[0]), convolution(channels[0], 4 * image_channels)
         _zero(self.out)
 
     def forward(self, point: Tensor, time: Tensor, pose: Tensor, appearance: Tensor) -> dict[str, Tensor]:

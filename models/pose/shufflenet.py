@@ -13,7 +13,6 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from models.pose.argument_types import Count
-from models.pose.separable import Depthwise, Pointwise
 
 # units of stages 2, 3, 4; channels of the input block, stages 2, 3, 4
 DEPTHS: dict[int | str, tuple[tuple[int, int, int], tuple[int, int, int, int]]] = {
@@ -41,8 +40,12 @@ class Unit(nn.Module):
     ) -> None:  # fmt: skip
         super().__init__()
         half = outputs // 2
-        depthwise = partial(Depthwise, kernel=kernel, stride=stride, dilation=dilation)
-        pointwise = partial(Pointwise, outputs=half)
+        pointwise = partial(nn.Conv2d, out_channels=half, kernel_size=1, bias=False)
+
+        def depthwise(width: int) -> nn.Conv2d:
+            padding = kernel // 2 * dilation
+            return nn.Conv2d(width, width, kernel, stride, padding, dilation, groups=width, bias=False)
+
         self.branch1: nn.Module | None = None
         if first:
             self.branch1 = nn.Sequential(
@@ -123,8 +126,8 @@ class ShuffleNetV2K(nn.Module):
         activation = partial(nn.LeakyReLU, 0.01, inplace=True) if leaky_relu else partial(nn.ReLU, inplace=True)
 
         def convolution(a: int, b: int, size: int, stride: int) -> nn.Sequential:
-            plain = nn.Conv2d(a, b, size, stride, padding=size // 2, bias=False)
-            return nn.Sequential(Pointwise(a, b) if (size, stride) == (1, 1) else plain, normalise(b), activation())
+            layer = nn.Conv2d(a, b, size, stride, padding=size // 2, bias=False)
+            return nn.Sequential(layer, normalise(b), activation())
 
         def stage(a: int, b: int, count: int, *, stride: int = 1, dilation: int = 1) -> nn.Sequential:
             return nn.Sequential(*(

@@ -9,9 +9,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from models.images import winograd
-from models.images.dropout import dropout
-
 
 def space_to_depth(x: Tensor) -> Tensor:
     """Pixels of 2 x 2 blocks to channels, TensorFlow's order: (N, C, H, W) -> (N, 4C, H/2, W/2), H and W even.
@@ -54,8 +51,16 @@ def activate(*parts: Tensor) -> Tensor:
     return _Activate.apply(*parts)
 
 
-class Convolution(winograd.TiledConvolution):
-    """A convolution that may be initialised by its fan-in, and is a matrix product for maps of 1 x 1."""
+class Convolution(nn.Conv2d):
+    """A convolution that may be initialised by its fan-in, and is a matrix product for maps of 1 x 1.
+
+    It is padded by zeros and has a bias and an odd, square kernel; stride 2 halves an even size exactly.
+    """
+
+    bias: nn.Parameter
+
+    def __init__(self, inputs: int, outputs: int, size: int = 3, stride: int = 1) -> None:
+        super().__init__(inputs, outputs, size, stride, padding=size // 2)
 
     def initialise_fan_in(self, gain: float = 1.0) -> None:
         """Normal weights of variance gain² / fan_in, zero bias."""
@@ -111,7 +116,7 @@ class Residual(nn.Module):
         self.dropout = dropout
 
     def forward(self, x: Tensor) -> Tensor:
-        h = dropout(activate(x), self.dropout, self.training)
+        h = F.dropout(activate(x), self.dropout, self.training)
         return self.conv(h).add_(x)
 
 
@@ -125,7 +130,7 @@ class SkipResidual(nn.Module):
         self.dropout = dropout
 
     def forward(self, x: Tensor, a: Tensor) -> Tensor:
-        h = dropout(activate(x, self.skip(a)), self.dropout, self.training)
+        h = F.dropout(activate(x, self.skip(a)), self.dropout, self.training)
         return self.conv(h).add_(x)
 
 

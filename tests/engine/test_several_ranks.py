@@ -18,7 +18,6 @@ from figura.engine.batch_norm import SharedBatchNorm, share_batch_norms
 from figura.engine.rank_invariant_rng import rank_invariant_noise
 from figura.engine.signals import StopRequest
 from models.images.adversarial_losses import Adversarial
-from models.images.dropout import dropout
 
 
 def network():
@@ -156,7 +155,6 @@ DRAWS = {
     "bernoulli in place": lambda n: torch.empty(n, 17).bernoulli_(0.3),
     "dropout": lambda n: F.dropout(torch.ones(n, 4, 6, 6), 0.25),
     "dropout of maps": lambda n: torch.nn.Dropout2d(0.5)(torch.ones(n, 4, 6, 6)),
-    "dropout of VUNet": lambda n: dropout(torch.ones(n, 3, 5, 7), 0.25, True),  # 105 elements: not a multiple of 4
     "channels last": lambda n: torch.randn_like(torch.empty(n, 4, 6, 6).to(memory_format=torch.channels_last)),
     # a discriminator that judges real and fake in one call: 2 n instances, of which the first n are real
     "both halves": lambda n: torch.randn(2 * n, 3).unflatten(0, (2, n)).transpose(0, 1),

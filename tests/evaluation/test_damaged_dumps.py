@@ -158,6 +158,8 @@ OTHERS = [
     (ARRAY, npy("|O"), NO_ARRAY),  # a pickle
     (ARRAY, npy(shape="(1000000000000, 3)"), NO_ARRAY),
     (ARRAY, npy(shape="(" * 5000), NO_ARRAY),
+    (ARRAY, npy(shape=f"(0, {10**30})", values=b""), NO_ARRAY),
+    (ARRAY, npy(shape="(-1, -16)"), NO_ARRAY),
     (ARRAY, b"no array", NO_ARRAY),
     (ARRAY, npy(values=np.full(16, np.nan, "<f4").tobytes()), "16 of 16 values are NaN or infinite"),
     (PICTURE, picture("RGBA", (4, 4)), "4 channels; a picture of a dump has 1 or 3"),

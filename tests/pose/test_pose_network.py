@@ -2,7 +2,6 @@
 
 import hashlib
 import sys
-from collections.abc import Callable
 from types import ModuleType, SimpleNamespace
 
 import numpy as np
@@ -12,13 +11,12 @@ import torch.nn.functional as F
 from openpifpaf_by_hand import shapes_of
 from safetensors.torch import save_file
 from skeletons_by_hand import STAR
-from torch import Tensor, nn
+from torch import nn
 
 from figura.base.errors import UserError
 from models.pose.heads import CompositeHead
 from models.pose.pose_network import PoseNetwork
 from models.pose.resnet import Residual, ResNet
-from models.pose.separable import Depthwise, Pointwise
 from models.pose.shufflenet import Unit, interleave
 
 COMPONENTS = {"cif": 5, "caf": 8, "cifdet": 6}
@@ -378,70 +376,7 @@ def test_timm_backbone(output_fmt, tmp_path, monkeypatch):
         PoseNetwork(backbone=backbone, heads=COCO_HEADS)
 
 
-# --- depthwise and pointwise convolutions, and the channel shuffle ---
-
-
-def check_gradients(layer: nn.Conv2d, image: Tensor, plain: Callable[[Tensor, Tensor], Tensor]) -> None:
-    """Compare a layer's output and both of its gradients with those of `plain(image, weight)` in float64."""
-    image = image.requires_grad_()
-    out = layer(image)
-    towards = torch.randn_like(out)
-    out.backward(towards)
-    exact_image = image.detach().double().contiguous().requires_grad_()
-    exact_weight = layer.weight.detach().double().requires_grad_()
-    exact = plain(exact_image, exact_weight)
-    exact.backward(towards.double())
-    for ours, expected in (
-        (out, exact), (image.grad, exact_image.grad), (layer.weight.grad, exact_weight.grad),
-    ):  # fmt: skip
-        assert ours is not None
-        assert expected is not None
-        torch.testing.assert_close(ours.double(), expected, rtol=1e-4, atol=1e-4)
-
-
-@pytest.mark.parametrize("channels_last", [True, False])
-@pytest.mark.parametrize(
-    ("kernel", "stride", "dilation", "size"),
-    [
-        (1, 1, 1, (12, 7)),
-        (3, 2, 1, (12, 7)),
-        (5, 1, 1, (3, 2)),
-        (5, 2, 1, (12, 7)),
-        (7, 3, 1, (12, 7)),
-        (5, 1, 2, (9, 9)),
-    ],
-)
-def test_depthwise_has_the_gradients_of_a_grouped_convolution(
-    kernel: int, stride: int, dilation: int, size: tuple[int, int], channels_last: bool
-) -> None:
-    torch.manual_seed(0)
-    image = torch.randn(2, 6, *size)
-    if channels_last:
-        image = image.contiguous(memory_format=torch.channels_last)
-    check_gradients(
-        Depthwise(6, kernel, stride, dilation), image,
-        lambda x, weight: F.conv2d(x, weight, None, stride, kernel // 2 * dilation, dilation, 6),
-    )  # fmt: skip
-
-
-@pytest.mark.parametrize("channels_last", [True, False])
-def test_pointwise_is_a_matrix_for_each_pixel(channels_last: bool) -> None:
-    torch.manual_seed(0)
-    image = torch.randn(2, 6, 5, 7)
-    if channels_last:
-        image = image.contiguous(memory_format=torch.channels_last)
-    check_gradients(Pointwise(6, 9), image, lambda x, weight: torch.einsum("nchw,oc->nohw", x, weight[:, :, 0, 0]))
-
-
-@pytest.mark.parametrize("layer", [Depthwise(6, 5, 1, 1), Pointwise(6, 6)])
-def test_both_learn_under_autocast(layer: nn.Conv2d) -> None:
-    layer.weight.grad = None
-    with torch.autocast("cpu", torch.bfloat16):
-        out = layer(torch.randn(2, 6, 9, 9))
-    assert out.dtype == torch.bfloat16
-    out.sum().backward()
-    assert layer.weight.grad is not None
-    assert layer.weight.grad.dtype == torch.float32
+# --- the channel shuffle ---
 
 
 def test_interleave_takes_the_channels_of_both_in_turn() -> None:

@@ -164,12 +164,12 @@ def test_a_folder_of_another_user_is_refused(folder: Path, monkeypatch: pytest.M
 @pytest.mark.parametrize("text", ["3", "0", "-1", "one", "1.5", "9" * 10])
 def test_numbers_that_this_machine_has_not_are_refused(text: str) -> None:
     with pytest.raises(UserError, match=f"FIGURA_DEVICES: found '{text}'; expected an integer from 1 to 2, GPUs"):
-        devices.asked({"FIGURA_DEVICES": text}, "FIGURA_DEVICES", 2, "GPUs")
+        devices.requested({"FIGURA_DEVICES": text}, "FIGURA_DEVICES", 2, "GPUs")
     with pytest.raises(UserError, match=f"FIGURA_DEVICES: found '{text}'; the number of GPUs is 0; leave it unset"):
-        devices.asked({"FIGURA_DEVICES": text}, "FIGURA_DEVICES", 0, "the number of GPUs")
+        devices.requested({"FIGURA_DEVICES": text}, "FIGURA_DEVICES", 0, "the number of GPUs")
     assert (
-        devices.asked({}, "FIGURA_DEVICES", 2, "GPUs")
-        == devices.asked({"FIGURA_DEVICES": ""}, "FIGURA_DEVICES", 2, "")
+        devices.requested({}, "FIGURA_DEVICES", 2, "GPUs")
+        == devices.requested({"FIGURA_DEVICES": ""}, "FIGURA_DEVICES", 2, "")
         == 0
     )
 

@@ -1,9 +1,7 @@
 """Random numbers that a network draws, recorded, and given back as inputs.
 
 Draws through `torch.randn`, `randn_like`, `rand`, `rand_like`, `randint` and dropout are seen. Dropout keeps elements
-whose noise, uniform in [0, 1), is at least its probability. Of random words that are viewed
-as 16-bit numbers (models/images/dropout.py), the noise is these numbers, as int32: ONNX cannot reinterpret
-bits.
+whose noise, uniform in [0, 1), is at least its probability.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,7 +13,6 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 NORMAL, UNIFORM, WHOLE = "standard normal", "uniform in [0, 1)", "whole numbers"
-BITS = "uniform whole numbers from -32768 to 32767"
 DISTRIBUTIONS: dict[Callable[..., Any], str] = {
     torch.randn: NORMAL, torch.randn_like: NORMAL, torch.rand: UNIFORM, torch.rand_like: UNIFORM, torch.randint: WHOLE,
 }  # fmt: skip
@@ -28,7 +25,6 @@ class Recorder(TorchFunctionMode):
         super().__init__()
         self.noise: list[Tensor] = []
         self.distributions: list[str] = []
-        self.words: dict[int, int] = {}  # by id of a drawn tensor, which `noise` keeps alive until it is viewed
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Call a function of PyTorch, and record what it draws."""
@@ -38,17 +34,9 @@ class Recorder(TorchFunctionMode):
             return _dropped(args[0], self.noise[-1], kwargs["p"])
         result = func(*args, **(kwargs or {}))
         if func in DISTRIBUTIONS:
-            self.words[id(result)] = len(self.noise)
             self.noise.append(result)
             self.distributions.append(DISTRIBUTIONS[func])
-        elif _views_bits(func, args, kwargs) and id(args[0]) in self.words:
-            place = self.words[id(args[0])]
-            self.noise[place], self.distributions[place] = result.int(), BITS
         return result
-
-
-def _views_bits(func: Any, args: Any, kwargs: Any) -> bool:
-    return func is Tensor.view and torch.int16 in (*args[1:], *(kwargs or {}).values())
 
 
 def _drops(p: float, training: bool, inplace: bool = False) -> bool:
@@ -64,7 +52,6 @@ class Replay(TorchFunctionMode):
 
     def __init__(self, noise: Sequence[Tensor]) -> None:
         super().__init__()
-        self.noise = list(noise)
         self.waiting = list(noise)
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -73,6 +60,4 @@ class Replay(TorchFunctionMode):
             return _dropped(args[0], self.waiting.pop(0), kwargs["p"])
         if func in DISTRIBUTIONS and self.waiting:
             return self.waiting.pop(0)
-        if _views_bits(func, args, kwargs) and any(args[0] is one for one in self.noise):
-            return args[0]
         return func(*args, **(kwargs or {}))

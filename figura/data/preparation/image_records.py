@@ -114,7 +114,7 @@ class ImageRecords:
     """The image records of a file, whose images are in `folder`, below a `root` that no path may leave.
 
     `wanted` is which way up turned pictures are read, None for the one that fits. `repair` counts a repair (id or name,
-    kind, before, after), `doubt` what looks wrong (kind, file).
+    kind, before, after), `suspect` what looks wrong (kind, file).
     """
 
     def __init__(
@@ -124,10 +124,10 @@ class ImageRecords:
         scan: Scan,
         wanted: Orientation | None,
         repair: Callable[[str, str, str, str], None],
-        doubt: Callable[[str, str], None],
+        suspect: Callable[[str, str], None],
     ) -> None:
         self.folder, self.root, self.scan, self.wanted = folder, root, scan, wanted
-        self.repair, self.doubt = repair, doubt
+        self.repair, self.suspect = repair, suspect
         self._next = scan.largest_image + 1
         self.ids: dict[Any, int] = {}
         """Key in the file -> id, where they differ."""
@@ -162,7 +162,7 @@ class ImageRecords:
         if earlier != number or key in self._keys:
             self.ids[key] = earlier
             if key != first and {key, first} <= self.scan.annotated:
-                self.doubt(_JOINED, file)
+                self.suspect(_JOINED, file)
             else:
                 self.repair(f"image {number}", "images listed twice", file, f"image {earlier}")
             return None
@@ -283,7 +283,7 @@ class ImageRecords:
                 yield image, _turned(image)
                 continue
             if image.id in reach and not (image.exchanged and turned):
-                self.doubt(_BOTH if image.exchanged else kind, image.file)
+                self.suspect(_BOTH if image.exchanged else kind, image.file)
             yield image, self._sized(image, "upright" if image.exchanged else usual)
 
     def _contradicted(

@@ -84,7 +84,8 @@ class Seen(NamedTuple):
     """Summary of a usable pair: size of each half (height, width), small pictures, mean and (population) std.
 
     `means` and `stds` are those of red, green and blue of A and of B, float64 (2, 3), in 0 to 255.
-    `readings` has what was done to and doubted of each file; `is_single` is whether it looks like one picture, not A|B.
+    `readings` has what was done to each file, and its suspicions; `is_single` is whether it looks like one picture,
+    not A|B.
     """
 
     size: tuple[int, int]

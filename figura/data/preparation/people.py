@@ -273,7 +273,7 @@ class _File:
         self.names = {one["id"]: str(one.get("name")) for one in categories}
         self.joints = Joints(people.keypoints, standing_pose_of(people, preparation.settings)) if people else Joints()
         self.poses, self.questions = Poses(len(self.joints.names)), Plausibility(self.joints.names, raw.conventions)
-        self.images = ImageRecords(raw.images, raw.root, scan, raw.orientation, self._repair, self._doubt)
+        self.images = ImageRecords(raw.images, raw.root, scan, raw.orientation, self._repair, self._suspect)
         self.sizes: dict[Any, Size | None] = {}
         """Image id -> its size; None if the image was rejected, then also by its key in the file."""
         self.splits: dict[int, str] = {}
@@ -286,7 +286,7 @@ class _File:
         repairs = self.preparation.statistics[self.split].repairs
         repairs.add_row(Repaired(self.raw.title, record, kind, before, after))
 
-    def _doubt(self, kind: str, image: str) -> None:
+    def _suspect(self, kind: str, image: str) -> None:
         self.preparation.suspicions.add(kind, f"{self.raw.title} image {image}")
 
     # --- images ---
@@ -336,7 +336,7 @@ class _File:
             for kind in done:
                 self._repair(f"image {image.file}", kind, "", "")
             for kind, detail in suspicions.items():
-                self._doubt(kind, f"{image.file}{detail}")
+                self._suspect(kind, f"{image.file}{detail}")
             record = image.record
             record |= {"id": image.id, "file_name": image.file if self.raw.in_place else f"{self.split}/{image.file}"}
             self.sizes[image.id] = Size(record["width"], record["height"])
