@@ -123,6 +123,7 @@ def cases(kinds, readers):
         *cases(UNREAD, READERS),
         *(case for case in cases(READ_ELSEWHERE, READERS) if (case[0], case[2]) not in OWN),
     ],
+    ids=lambda value: "content" if isinstance(value, bytes) else None,  # some has the time in it
 )  # fmt: skip
 def test_a_file_of_another_kind_is_named(told, content, reader, tmp_path):
     path = tmp_path / "file"
