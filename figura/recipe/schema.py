@@ -21,6 +21,7 @@ Number = Annotated[float, Field(allow_inf_nan=False)]
 Precision = Literal["no", "fp16", "bf16"]
 Format = Literal["image", "mask", "array", "number", "records"]
 """How a dump stores a name; see `figura/dump.py`."""
+ERROR_KEY = "error"  # DVC treats a metrics file with this key, at any depth, as unreadable
 
 
 class Section(BaseModel):
