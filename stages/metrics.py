@@ -11,8 +11,7 @@ from pathlib import Path
 from figura.base.exit_status import run
 from figura.base.yaml12 import read_yaml
 from figura.live.causes import print_causes
-from figura.recipe.check_metrics import checked_for_metrics
-from figura.recipe.schema_check import check_schema
+from figura.recipe.schema_check import check_schema, checked_for_metrics
 from figura.recipe.untracked_files import refuse_untracked
 
 READS = ("metrics",)

@@ -20,7 +20,8 @@ from dvc.utils.cli_parse import to_path_overrides
 from dvc.utils.hydra import apply_overrides, get_hydra_sweeps
 from loading import find_class
 
-from figura.base.error_collector import ErrorCollector, validated
+from figura.base.error_collector import ErrorCollector
+from figura.base.validation import validated
 from figura.base.yaml12 import parse_yaml, read_yaml, to_yaml
 from figura.command import COMMANDS
 from figura.data.preparation.datasets import read_dataset

@@ -1,10 +1,12 @@
-"""Context managers that switch networks between train and eval mode and back."""
+"""Context managers that switch networks between train and eval mode and back, or restore them."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
 from torch import nn
+
+from figura.base.seeding import random_kept
 
 
 @contextmanager
@@ -39,3 +41,17 @@ def in_mode(network: nn.Module, *, training: bool) -> Iterator[None]:
         with torch.no_grad():
             for buffer, value in buffers:
                 buffer.copy_(value)
+
+
+@contextmanager
+def unchanged(*networks: nn.Module) -> Iterator[None]:
+    """Restore parameters, buffers and random states afterwards."""
+    tensors = [tensor for network in networks for tensor in (*network.parameters(), *network.buffers())]
+    before = [tensor.detach().clone() for tensor in tensors]
+    try:
+        with random_kept():
+            yield
+    finally:
+        with torch.no_grad():
+            for tensor, value in zip(tensors, before, strict=True):
+                tensor.copy_(value)

@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from figura.base.errors import UserError
-from figura.code.syntax import DIGITS, Source, read_source
+from figura.code.relevance import changes_results
+from figura.code.syntax import DIGITS, EMPTY, Source, read_source
 from figura.systems import PACKAGE as SYSTEMS
 from figura.systems import PROJECT, classes_in, modules_below
 
@@ -28,8 +29,6 @@ SUFFIXES = (*EXTENSION_SUFFIXES, ".py", ".pyc")
 MOST = 10_000  # files of data in a package
 LOCK = "dvc.lock"  # changes with every stage
 INSTALLED = {"site-packages", "dist-packages"}  # names of folders
-ONLY_WATCHES = "figura.live"
-"""Code that only observes a training and cannot change its result; excluded from the closure."""
 HOMES = ("figura.schedules", "figura.injectors", "figura.optimizers")
 """The packages that define types without a dot."""
 
@@ -39,8 +38,8 @@ class Code:
     """The code loaded by modules.
 
     Attributes:
-        files: digests by path; paths are relative to the folder from which the module is imported.
-        sources: the file of each of these paths.
+        files: digests by path, relative to the folder from which the module is imported; not of files without code.
+        sources: the file of each of these paths, and files without code.
         packages: versions of the installed packages of types, by their name on PyPI.
     """
 
@@ -93,7 +92,7 @@ class _Walk:
         waiting = list(modules)
         while waiting:
             name = waiting.pop()
-            if name in self.seen or name == ONLY_WATCHES or name.startswith(f"{ONLY_WATCHES}."):
+            if name in self.seen or not changes_results(name):
                 continue
             self.seen.add(name)
             if (top := name.partition(".")[0]) in _hidden():
@@ -120,7 +119,9 @@ class _Walk:
                 f"{found.path}:{source.unknown[0]}: loads a module or file whose name is no constant, so a change of "
                 "it could not be noticed; write the name, or an import, there"
             )
-        files[found.key], sources[found.key] = source.digest, found.path
+        sources[found.key] = found.path
+        if source.digest not in EMPTY:
+            files[found.key] = source.digest
         imports = [*_parent(name), *source.imports]
         for path, key in [*_beside(found, source, library), *(() if library else _named(found, source))]:
             if path.suffix == ".py":

@@ -96,6 +96,10 @@ def _is_text_statement(node: object) -> bool:
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
 
 
+EMPTY = {digest(ast.parse(text)) for text in ("", "''")}
+"""Digests of files of docstrings and comments alone, such as most `__init__.py`."""
+
+
 def _imports(tree: ast.AST, package: str) -> Iterator[str]:
     for node in (one for block in BLOCKS for one in getattr(tree, block, ())):  # expressions import nothing
         if isinstance(node, ast.If) and _name(node.test) == "TYPE_CHECKING":

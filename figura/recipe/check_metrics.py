@@ -1,25 +1,14 @@
 """Checks of `metrics`: scores and pictures exist, accept their arguments, and read what `evaluate` writes."""
 
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
-
 from figura.base.error_collector import ErrorCollector
-from figura.recipe.schema import Declaration, Recipe
-from figura.recipe.schema_check import checked
+from figura.recipe.schema import ERROR_KEY, Declaration, Recipe
 from figura.recipe.trial import KEY
 from figura.recipe.types import PICTURE, SCORE, check_declaration
 
-ERROR_KEY = "error"  # DVC treats a metrics file with this key, at any depth, as unreadable
 RESERVED = {
     ERROR_KEY: f"DVC takes metrics with a key {ERROR_KEY!r} for unreadable",
     KEY: "the metrics of a try stand below this key",
 }
-
-
-def checked_for_metrics(content: dict[str, Any], path: Path, facts: Mapping[str, Any]) -> Recipe:
-    """Complete and check only the metrics of a recipe's content. Raises UserError with all errors."""
-    return checked(content, path, ["metrics"], facts, lambda recipe, errors, _: check_metrics(recipe, errors))
 
 
 def check_metrics(recipe: Recipe, errors: ErrorCollector) -> None:

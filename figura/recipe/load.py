@@ -34,8 +34,10 @@ def check_recipe(
 
 def _check(recipe: Recipe, errors: ErrorCollector, parts: Collection[str]) -> None:
     if not {"train", "evaluate", "predict"}.isdisjoint(parts):
-        from figura.recipe.check import RecipeCheck  # imports PyTorch
+        from figura.base.seeding import random_kept  # imports PyTorch
+        from figura.recipe.check import RecipeCheck
 
-        RecipeCheck(recipe, errors).run(parts)
+        with random_kept():
+            RecipeCheck(recipe, errors).run(parts)
     if "metrics" in parts:
         check_metrics(recipe, errors)

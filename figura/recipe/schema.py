@@ -24,6 +24,7 @@ Format = Literal["image", "mask", "array", "number", "records"]
 """How a dump stores a name; see `figura/dump.py`."""
 RESULT_SECTIONS = ("seed", "data", "networks", "losses", "steps", "train", "callbacks")
 """The sections that training reads."""
+ERROR_KEY = "error"  # DVC treats a metrics file with this key, at any depth, as unreadable
 
 
 class Section(BaseModel):

@@ -4,7 +4,9 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from figura.base.error_collector import ErrorCollector, validated
+from figura.base.error_collector import ErrorCollector
+from figura.base.validation import validated
+from figura.recipe.check_metrics import check_metrics
 from figura.recipe.completion import facts_of, with_data, with_facts
 from figura.recipe.expansion import expanded
 from figura.recipe.other_systems import called_here
@@ -51,6 +53,11 @@ def checked(
     recipe = validated(Recipe, with_facts(content, facts, parts), errors)
     errors.raise_any()
     assert recipe is not None, "`validated` returned None without an error"
-    check(recipe, errors, parts)
+    check(recipe.model_copy(deep=True), errors, parts)
     errors.raise_any()
     return short_training(recipe).read_from(path, facts)
+
+
+def checked_for_metrics(content: dict[str, Any], path: Path, facts: Mapping[str, Any]) -> Recipe:
+    """Complete and check only the metrics of a recipe's content. Raises UserError with all errors."""
+    return checked(content, path, ["metrics"], facts, lambda recipe, errors, _: check_metrics(recipe, errors))

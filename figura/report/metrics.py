@@ -9,8 +9,7 @@ import figura.report.package_scores  # noqa: F401  # loaded by name (recipe/type
 from figura.base.error_collector import ErrorCollector
 from figura.base.errors import UserError
 from figura.dump import Dump
-from figura.recipe.check_metrics import ERROR_KEY
-from figura.recipe.schema import Recipe
+from figura.recipe.schema import ERROR_KEY, Recipe
 from figura.recipe.types import PICTURE, SCORE, build
 from figura.report.interfaces import Bootstrap, NotApplicableError, Picture, Score
 from figura.report.sheets import finish

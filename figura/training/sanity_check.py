@@ -6,8 +6,7 @@ trained parameter, a mode that would fail hours later. It costs one small forwar
 buffers and random states, and leaves no gradients.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
@@ -16,8 +15,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from figura.base.error_collector import ErrorCollector
-from figura.base.modes import evaluating
-from figura.base.seeding import random_kept
+from figura.base.modes import evaluating, unchanged
 from figura.engine.build import build_injectors, build_losses
 from figura.engine.data import Mixture, collated
 from figura.engine.package_parts import PackageLoss
@@ -47,7 +45,8 @@ def sanity_check(
         validation: its validation datasets by name.
         errors: collects the errors.
     """
-    with _unchanged(networks.values()):
+    with unchanged(*networks.values()):
+        torch.manual_seed(0)
         _SanityCheck(recipe, networks, errors).run(train, validation)
 
 
@@ -231,18 +230,3 @@ def _of_one_group(data: ExampleDataset) -> list[int]:
     group = data.group(0)
     same = list(islice((index for index in range(len(data)) if data.group(index) == group), EXAMPLES))
     return [same[place % len(same)] for place in range(EXAMPLES)]
-
-
-@contextmanager
-def _unchanged(networks: Iterable[nn.Module]) -> Iterator[None]:
-    """Restore random states and buffers, such as running statistics, afterwards."""
-    buffers = [(buffer, buffer.clone()) for network in networks for buffer in network.buffers()]
-    with ExitStack() as stack:
-        stack.enter_context(random_kept())
-        torch.manual_seed(0)
-        try:
-            yield
-        finally:
-            with torch.no_grad():
-                for buffer, before in buffers:
-                    buffer.copy_(before)

@@ -14,7 +14,7 @@ from figura.base.distributed import sharded
 from figura.base.error_collector import ErrorCollector
 from figura.base.errors import Interrupted, UserError, nearest
 from figura.base.lock import hold
-from figura.base.modes import evaluating
+from figura.base.modes import evaluating, unchanged
 from figura.base.seeding import derive, random_kept, seed_here
 from figura.engine.build import (
     broadcast_,
@@ -404,7 +404,8 @@ class Trainer:
     def _sanity_check(self) -> None:
         errors = ErrorCollector(self.recipe.path)
         networks = {name: self.accelerator.unwrap_model(network) for name, network in self.networks.live.items()}
-        sanity_check(self.recipe, networks, self.loaders.train_data, self.loaders.validation_data, errors)
+        with unchanged(*networks.values()):  # whatever the check does (`figura.code.relevance`)
+            sanity_check(self.recipe, networks, self.loaders.train_data, self.loaders.validation_data, errors)
         errors.raise_any()
 
     def _equalise_buffers(self) -> None:

@@ -8,6 +8,7 @@ import json
 import math
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -19,8 +20,9 @@ from pycocotools import mask as run_lengths
 from figura.base.errors import UserError
 from figura.base.pictures import decode_bgr
 from figura.data.formats.coco import KEYPOINTS, PERSON, read_head, read_records
+from figura.data.formats.person_check import check_person
 from figura.data.formats.prepared import FACTS, Manifest, read_facts, without_split
-from figura.data.formats.records import Size, UnusableError, check_id, check_person, check_size
+from figura.data.formats.records import Size, UnusableError, check_id, check_size
 from figura.data.formats.skeletons import COCO, Skeleton, skeleton_from
 
 
@@ -167,7 +169,7 @@ class Persons:
             if image < 0:
                 raise UnusableError("annotation without image", f"image_id {repr(record.get('image_id'))[:80]}")
             height, width = self._sizes[image].tolist()
-            check_person(record, Size(width, height), self.skeleton.keypoints, {person})
+            check_person(deepcopy(record), Size(width, height), self.skeleton.keypoints, {person})
         except UnusableError as fault:
             raise UserError(f"{self.path}: annotation {record['id']}: {fault}; {self.remedy}") from None
 

@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from figura.base.errors import UserError
 from figura.base.files import read_json, short_name
-from figura.data.formats.records import Size, UnusableError, check_result
+from figura.data.formats.normalise import check_result
+from figura.data.formats.records import Size, UnusableError
 from figura.data.formats.skeletons import COCO, skeleton_from
 from figura.interfaces import Example
 from figura.prediction.inputs import Photo, PhotoExamples

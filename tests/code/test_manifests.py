@@ -31,7 +31,7 @@ recipe = check_recipe(trained | own, Path('judge'), ['evaluate', 'metrics'], fac
 LOADS = {
     "train": "from figura.recipe.load import load_recipe\nrecipe = load_recipe(Path({recipe!r}), ['train'])",
     "eval_dump": "from figura.recipe.load import load_recipe\nrecipe = load_recipe(Path({recipe!r}), ['evaluate'])",
-    "metrics": "from figura.recipe.check_metrics import checked_for_metrics\n"
+    "metrics": "from figura.recipe.schema_check import checked_for_metrics\n"
     "recipe = checked_for_metrics(read_yaml(Path({recipe!r})), Path({recipe!r}), {{'stride': 8}})",
     "pose_consistency": JUDGE,
 }
@@ -42,16 +42,34 @@ for step in recipe.steps:
     build_losses(recipe, step, torch.device('cpu'))
 """
 WATCHED = """
-import sys, types
-from importlib.machinery import ModuleSpec
-class Finder:  # figura.live only watches; nothing of it is loaded here, so that what it loads does not count
-    def find_spec(self, name, path=None, target=None):
-        return ModuleSpec(name, self) if name.startswith('figura.live.') else None
-    def create_module(self, spec):
-        return None
-    def exec_module(self, module):
-        module.__getattr__ = lambda name: None
-sys.meta_path.insert(0, Finder())
+import builtins, importlib, sys
+from importlib.util import resolve_name
+load, load_by_name, edges = builtins.__import__, importlib.import_module, []
+def noted(name, globals=None, locals=None, fromlist=(), level=0):
+    above = (globals or {}).get("__package__") or ""
+    full, importer = resolve_name("." * level + name, above), (globals or {}).get("__name__", "")
+    edges.extend((importer, one) for one in (full, *(f"{full}.{part}" for part in fromlist or ())))
+    return load(name, globals, locals, fromlist, level)
+def noted_by_name(name, package=None):
+    edges.append(("", resolve_name(name, package)))
+    return load_by_name(name, package)
+builtins.__import__, importlib.import_module = noted, noted_by_name
+"""
+FORGOTTEN = """
+builtins.__import__ = load  # without what is loaded only by modules that change no result
+from figura.code.relevance import changes_results
+reached, waiting = set(), [""]
+while waiting:
+    for importer, name in edges:
+        parts = name.split(".")
+        for name in [".".join(parts[:end]) for end in range(1, len(parts) + 1)] if importer == waiting[0] else []:
+            if name in sys.modules and name not in reached and changes_results(name):
+                reached.add(name)
+                waiting.append(name)
+    del waiting[0]
+for name in [one for one in sys.modules if one.partition(".")[0] in ("figura", "models", "stages")]:
+    if name not in reached:
+        del sys.modules[name]
 """
 
 
@@ -69,16 +87,17 @@ def loading(instance: Instance) -> str:
         lines += [LOADS[name].format(recipe=str(instance.recipes[0]))]
     if name in ("eval_dump", "pose_consistency"):
         lines += [LOSSES]
-    return "\n".join(lines)
+    return "\n".join([*lines, FORGOTTEN])
 
 
 @pytest.mark.parametrize("instance", WITH_CODE, ids=[one.name for one in WITH_CODE])
 def test_a_manifest_names_exactly_what_the_stage_loads(instance: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
     """The independent side: a process loads the stage and its recipe, and says which modules it has then."""
     monkeypatch.chdir(ROOT)
-    loaded = {Path(file).relative_to(ROOT).as_posix() for file in modules_loaded_by(loading(instance)).values() if file}
+    files = [Path(file) for file in modules_loaded_by(loading(instance)).values() if file]
+    loaded = {file.relative_to(ROOT).as_posix() for file in files if len(ast.parse(file.read_text()).body) > 1}
     named = {path for path in code_of_instance(instance, INSTANCES).files if path.endswith(".py")}
-    assert {path for path in loaded if not path.startswith("figura/live/")} == named
+    assert loaded == named
 
 
 def test_manifests_in_git_are_those_of_the_code() -> None:
@@ -145,7 +164,7 @@ def test_only_what_changed_is_written(project: Path) -> None:
     manifest = project / "code/train-a.json"
     assert refreshed(project) == "code/train-a.json\n"
     assert set(json.loads(manifest.read_text())["files"]) == {
-        "stages/__init__.py", "stages/train.py", "mine/__init__.py", "mine/losses.py",
+        "stages/train.py", "mine/losses.py",
     }  # fmt: skip
     assert (project / "weights/a/start/.gitkeep").is_file()  # so that DVC finds the folder of a new recipe
     before = manifest.stat().st_mtime_ns

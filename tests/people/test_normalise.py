@@ -10,20 +10,9 @@ import pytest
 from pycocotools import mask as run_lengths
 
 from figura.data.formats.coco import KEYPOINTS
-from figura.data.formats.records import (
-    Conventions,
-    Joints,
-    Size,
-    UnusableError,
-    check_person,
-    is_finite,
-    labelled_points,
-    normalise,
-    place_of,
-    real_number,
-    triples,
-    whole_number,
-)
+from figura.data.formats.normalise import Conventions, Joints, labelled_points, normalise, place_of, triples
+from figura.data.formats.person_check import check_person
+from figura.data.formats.records import Size, UnusableError, is_finite, real_number, whole_number
 from figura.data.formats.skeletons import COCO
 from tests.real_people import REAL, needs_real
 

@@ -10,9 +10,10 @@ import pytest
 from prepared_files import content, rows, write_entry, write_picture
 from splits_by_hand import fraction
 
-from figura.base.error_collector import ErrorCollector, validated
+from figura.base.error_collector import ErrorCollector
 from figura.base.errors import UserError
 from figura.base.exit_status import run
+from figura.base.validation import validated
 from figura.base.yaml12 import parse_yaml
 from figura.data.formats.prepared import splits_of
 from figura.data.preparation.datasets import Dataset

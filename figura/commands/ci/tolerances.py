@@ -26,8 +26,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from figura.base.error_collector import ErrorCollector, validated
+from figura.base.error_collector import ErrorCollector
 from figura.base.errors import UserError, nearest
+from figura.base.validation import validated
 from figura.base.yaml12 import read_yaml
 
 ROUNDING = 1e-4  # relative

@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
-from figura.base.error_collector import ErrorCollector, validated
+from figura.base.error_collector import ErrorCollector
 from figura.base.errors import nearest
+from figura.base.validation import validated
 from figura.data.formats.coco import FLIP, KEYPOINTS, SKELETON
 
 Connections = tuple[tuple[int, int], ...]

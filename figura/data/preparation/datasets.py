@@ -6,8 +6,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field, model_validator
 
-from figura.base.error_collector import ErrorCollector, validated
+from figura.base.error_collector import ErrorCollector
 from figura.base.errors import UserError, nearest
+from figura.base.validation import validated
 from figura.base.yaml12 import read_yaml
 from figura.data.preparation.settings import Coco, DeepFashion, Folders, Market1501, PictureFolders, Section
 from figura.synthetic.catalogue import CatalogueSettings

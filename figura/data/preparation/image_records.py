@@ -11,15 +11,8 @@ from typing import Any
 from figura.base.errors import UserError
 from figura.base.files import real_path
 from figura.base.pictures import Orientation, picture_facts
-from figura.data.formats.records import (
-    Conventions,
-    Size,
-    UnusableError,
-    from_corner,
-    labelled_points,
-    real_numbers,
-    whole_number,
-)
+from figura.data.formats.normalise import Conventions, from_corner, labelled_points
+from figura.data.formats.records import Size, UnusableError, real_numbers, whole_number
 from figura.data.preparation.matching import PictureNames, equal_end, path_parts
 from figura.data.preparation.pictures import inside
 from figura.data.preparation.questions import JointCounts

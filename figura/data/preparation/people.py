@@ -17,21 +17,19 @@ from figura.base.errors import UserError
 from figura.base.files import write_text
 from figura.base.pictures import store_picture
 from figura.data.formats.coco import KEYPOINTS, RECORDS, Spool, read_head, read_records, to_json, write_coco
-from figura.data.formats.prepared import FACTS
-from figura.data.formats.records import (
+from figura.data.formats.normalise import (
     AS_COCO,
     AS_TEXT,
     Conventions,
     Joints,
     Repair,
-    Size,
-    UnusableError,
     drop_unwritable,
     normalise,
     place_of,
     shown,
-    whole_number,
 )
+from figura.data.formats.prepared import FACTS
+from figura.data.formats.records import Size, UnusableError, whole_number
 from figura.data.formats.skeletons import Skeleton
 from figura.data.preparation.categories import People, choose_people, standing_pose_of, written_categories
 from figura.data.preparation.image_records import (

@@ -20,15 +20,8 @@ from numpy.typing import NDArray
 from figura.base.errors import UserError
 from figura.data.formats.coco import KEYPOINTS
 from figura.data.formats.keypoint_sets import HUMANART21, SETS, WHOLEBODY
-from figura.data.formats.records import (
-    Conventions,
-    Size,
-    labelled_points,
-    real_number,
-    real_numbers,
-    triples,
-    whole_number,
-)
+from figura.data.formats.normalise import Conventions, labelled_points, triples
+from figura.data.formats.records import Size, real_number, real_numbers, whole_number
 
 _LEAST = 5  # records; fewer can be chance
 _MOST, _MANY, _SOME, _FEW = 0.9, 0.6, 0.2, 0.05

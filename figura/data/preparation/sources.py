@@ -11,7 +11,8 @@ from typing import Any
 from figura.base.errors import UserError
 from figura.base.pictures import picture_files
 from figura.data.formats.exports import Entry, Export, open_export
-from figura.data.formats.records import Conventions, UnusableError, whole_number
+from figura.data.formats.normalise import Conventions
+from figura.data.formats.records import UnusableError, whole_number
 from figura.data.formats.yolo import open_yolo, yolo_file
 from figura.data.preparation.categories import stated_names
 from figura.data.preparation.exported import Converted, write_export
