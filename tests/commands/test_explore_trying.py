@@ -174,7 +174,7 @@ def test_pictures_of_any_shape_become_an_appearance(recipes: dict[str, Recipe]) 
     trial = people_trial(recipes, "drawer")
     look, note = trial.appearance(np.full((40, 60_000, 3), 200, np.uint8))
     assert look.shape == (3, trial.drawer.size, trial.drawer.size)
-    assert note.startswith("all of the picture")
+    assert note.startswith("the whole picture")
 
 
 def test_a_person_counts_as_read_from_a_score_on() -> None:
