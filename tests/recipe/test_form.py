@@ -1,0 +1,24 @@
+"""`dvc exp run -S key=value` changes only the line of that value in every file of recipes."""
+
+from difflib import ndiff
+from pathlib import Path
+
+import pytest
+from dvc.utils.hydra import apply_overrides
+
+from figura.base.yaml12 import read_yaml
+from figura.recipe.dotted_keys import leaves
+
+ROOT = Path(__file__).parents[2]
+FILES = [ROOT / "params.yaml", *sorted((ROOT / "recipes").rglob("*.yaml"))]
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(ROOT)))
+def test_a_setting_changes_one_line(file: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "recipe.yaml"
+    copy.write_text(file.read_text())
+    key, _ = next((key, value) for key, value in leaves(read_yaml(file)) if type(value) is int)
+    apply_overrides(copy, [f"{key}=77"])
+    changes = [line for line in ndiff(file.read_text().splitlines(), copy.read_text().splitlines()) if line[0] in "+-"]
+    assert [line[0] for line in changes] == ["-", "+"]
+    assert changes[1].split(":")[1].split()[0] == "77"
