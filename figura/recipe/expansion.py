@@ -1,7 +1,7 @@
 """Entries that extend others, so that recipes say once what they share.
 
 `extends: reconstruction` names an entry of the same map, a dotted key such as `steps.generator` one elsewhere, and
-`params.yaml:metrics.scores` one of another file. The entry then has the keys of that one, except those that it has
+`params.yaml#metrics.scores` one of another file. The entry then has the keys of that one, except those that it has
 itself. The `injectors` of steps, modes and grids are combined by name, each in the same way; other values are replaced
 whole. Of a step, modes and grids take the injectors alone, without their gates.
 
@@ -53,7 +53,7 @@ def extended_files(section: Any, known: Collection[Path] = ()) -> set[Path]:
     """Return the files with entries that those of a section extend, and the files that these extend."""
     found = set[Path]()
     for key, value in _map(section).items():
-        path = Path(value.rpartition(":")[0]) if key == KEY and isinstance(value, str) else Path()
+        path = Path(value.rpartition("#")[0]) if key == KEY and isinstance(value, str) else Path()
         found |= extended_files(value, known) if path == Path() else {path}
     for path in found - {*known}:
         if path.is_file():
@@ -102,16 +102,16 @@ class _Expansion:
         if not isinstance(name, str):
             self.errors.add(key, f"found {shown(name)}; expected the name of an entry")
             return {}, ""
-        file, colon, inside = name.rpartition(":")
-        target = tuple(inside.split(".")) if colon or "." in name else (*path[:-1], name)
+        file, mark, inside = name.rpartition("#")
+        target = tuple(inside.split(".")) if mark or "." in name else (*path[:-1], name)
         if target[0] not in (allowed := SOURCES.get(path[0], ())):
             self.errors.add(key, f"found {name!r}; expected an entry of {' or '.join(allowed) or 'another section'}")
             return {}, ""
         within = any(target[: len(one)] == one[: len(target)] for one in self.under_way)
-        if Path(file) in self.files if colon else within:
+        if Path(file) in self.files if mark else within:
             self.errors.add(key, f"found {name!r}, which extends or has this entry itself")
             return {}, ""
-        there = self._of_file(Path(file), key) if colon else self
+        there = self._of_file(Path(file), key) if mark else self
         base = there.found(target)
         if there is not self:
             there.errors.raise_any()
@@ -120,7 +120,7 @@ class _Expansion:
             self.errors.add_unknown(key, name, [f"{name.removesuffix(target[-1])}{one}" for one in beside], "entry")
             return {}, ""
         base = _of_step(base) if target[0] == "steps" != path[0] else base
-        return base, f"{file}{colon}{'.'.join(target)}"
+        return base, f"{file}{mark}{'.'.join(target)}"
 
     def _of_file(self, path: Path, key: str) -> "_Expansion":
         try:

@@ -41,7 +41,7 @@ evaluate:
   grids:
     all: {rows: [x], injectors: {one: {extends: evaluate.modes.other.injectors.draw}}}
 metrics:
-  scores: {extends: "base.yaml:metrics.scores", l2: {extends: l1, power: 2}}
+  scores: {extends: "base.yaml#metrics.scores", l2: {extends: l1, power: 2}}
 predict:
   injectors: {extends: evaluate.modes.plain.injectors, track: {type: Track}}
 """
@@ -100,8 +100,8 @@ def test_faults_are_told_where_they_are_written(recipe: dict[str, Any]) -> None:
         (None, "recipe.yaml: metrics.scores.extends: base.yaml: no such file"),
         ("metrics: {scores: {l1: {extends: l3}, l2: {}}}", "base.yaml: metrics.scores.l1.extends: unknown entry 'l3'"),
         (
-            "metrics: {scores: {extends: 'recipe.yaml:metrics.scores'}}",
-            "base.yaml: metrics.scores.extends: found 'recipe.yaml:metrics.scores', which extends or has this entry",
+            "metrics: {scores: {extends: 'recipe.yaml#metrics.scores'}}",
+            "base.yaml: metrics.scores.extends: found 'recipe.yaml#metrics.scores', which extends or has this entry",
         ),
     ],
 )
@@ -129,6 +129,6 @@ def test_a_manifest_has_the_settings_that_dvc_does_not_see(recipe: dict[str, Any
 
 
 def test_files_that_extend_each_other_are_found_once(recipe: dict[str, Any]) -> None:
-    Path("base.yaml").write_text("metrics: {scores: {extends: 'more.yaml:metrics.scores'}}")
-    Path("more.yaml").write_text("metrics: {scores: {extends: 'base.yaml:metrics.scores'}}")
+    Path("base.yaml").write_text("metrics: {scores: {extends: 'more.yaml#metrics.scores'}}")
+    Path("more.yaml").write_text("metrics: {scores: {extends: 'base.yaml#metrics.scores'}}")
     assert extended_files(recipe) == {Path("base.yaml"), Path("more.yaml")}
