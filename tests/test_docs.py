@@ -28,6 +28,7 @@ from figura.data.preparation.datasets import read_dataset
 from figura.recipe import trusted
 from figura.recipe.completion import with_data
 from figura.recipe.dotted_keys import overridden
+from figura.recipe.expansion import read_recipe
 from figura.recipe.load import check_recipe
 from figura.recipe.pipeline import instances
 from figura.recipe.schema import Recipe
@@ -118,7 +119,7 @@ ALL = [(page, command) for page in EVERY for command in commands(page)]
 
 @cache
 def content(file: str) -> dict[str, Any]:
-    return read_yaml(ROOT / file)
+    return read_recipe(Path(file))
 
 
 def called() -> set[tuple[str, str, tuple[str, ...]]]:
@@ -166,7 +167,7 @@ def test_changed_parameters_make_a_recipe(page, words, tmp_path):
     for case in {str(one): one for one in get_hydra_sweeps(to_path_overrides(options))}.values():
         for file, overrides in case.items():
             changed = tmp_path / "params.json"
-            changed.write_text(json.dumps(content(file)))
+            changed.write_text(json.dumps(read_yaml(ROOT / file)))
             apply_overrides(changed, overrides)
             if file != "data/params.yaml":
                 check_recipe(json.loads(changed.read_text()), Path(file))

@@ -5,6 +5,7 @@ import json
 import os
 import signal
 from collections.abc import Callable, Mapping
+from contextlib import chdir
 from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
@@ -16,6 +17,7 @@ from torch import Tensor, nn
 from figura.base.yaml12 import parse_yaml
 from figura.dump import Dump
 from figura.interfaces import Example, ExampleDataset, Loss
+from figura.recipe.expansion import read_recipe
 from figura.recipe.load import check_recipe
 from figura.recipe.schema import Recipe
 from figura.report.interfaces import Bootstrap, Score
@@ -221,6 +223,12 @@ def gan() -> dict[str, Any]:
 
 
 PAINT: dict[str, Any] = recipe()["evaluate"]["modes"]["plain"]["injectors"]["paint"]
+
+
+def shipped(file: str) -> dict[str, Any]:
+    """Return the content of a recipe of this project, with each entry complete."""
+    with chdir(Path(__file__).parents[1]):
+        return read_recipe(Path(file))
 
 
 def changed(changes: Mapping[str, Any], content: dict[str, Any] | None = None) -> dict[str, Any]:

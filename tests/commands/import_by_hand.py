@@ -1,12 +1,12 @@
 """What the tests of imports share: weights drawn for other programs' networks, the command, networks from its files."""
 
-import copy
 from pathlib import Path
 
 import torch
+import toy
 
 from figura.base.exit_status import run
-from figura.base.yaml12 import parse_yaml, read_yaml
+from figura.base.yaml12 import parse_yaml
 from figura.commands.import_weights.__main__ import main
 from figura.engine.build import build_networks
 from figura.engine.weights import load_start
@@ -44,7 +44,7 @@ def imported(kind, content, folder, capsys, *options):
 
 def started(published, name, settings):
     """Put the entry into the published recipe, check all of it, and start the network from its weights."""
-    content = copy.deepcopy(read_yaml(Path(published)))
+    content = toy.shipped(published)
     for loss in content["losses"].values():
         if loss["type"] == "images.Perceptual":
             loss["source"] = "random"

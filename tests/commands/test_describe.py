@@ -6,11 +6,12 @@ from pathlib import Path
 import cv2
 import pytest
 import torch
+import toy
 import toy_pairs
 from torch.nn import functional as F
 
 from figura.base.exit_status import run
-from figura.base.yaml12 import read_yaml, to_yaml
+from figura.base.yaml12 import to_yaml
 from figura.commands.describe.__main__ import main
 from figura.commands.describe.flops import flop_counter
 from figura.commands.describe.footprint import largest_batch
@@ -21,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 @pytest.fixture
 def pix2pix(tmp_path, monkeypatch):
     """A recipe with three pairs of noise as its data."""
-    content = read_yaml(ROOT / "recipes/pix2pix.yaml")
+    content = toy.shipped("recipes/pix2pix.yaml")
     for split in ("train", "validation"):
         content["data"][split]["pairs"]["root"] = "pairs"
     toy_pairs.write_noise(tmp_path / "pairs", 3, side=64)

@@ -84,7 +84,7 @@ def write_project(folder: Path, trained: tuple[str, ...] = tuple(RECIPES)) -> No
     write_people(folder / "data/prepared/people")
     write_pairs(folder / "data/prepared/pairs")
     for name, source in RECIPES.items():
-        (folder / f"{name}.yaml").write_text(to_yaml(toy.changed(SHRUNK[name], read_yaml(ROOT / source))))
+        (folder / f"{name}.yaml").write_text(to_yaml(toy.changed(SHRUNK[name], toy.shipped(source))))
         if name in trained:
             write_run(folder, name)
     recipes = {name: {"params": f"{name}.yaml"} for name in RECIPES}

@@ -10,7 +10,6 @@ import pytest
 import torch
 import toy
 from accelerate.state import AcceleratorState
-from pipeline.dag import ROOT
 from pipeline.tiny_settings import STEPS, tiny
 from pretended_gpu import PretendedGPU, pretended_gpu
 from real_people import leave_out_plots
@@ -55,7 +54,7 @@ def project(tmp_path_factory) -> Path:
     changes = tiny() | {FILES["detection"]: tiny()[FILES["pose"]]}
     for file in ("data/params.yaml", *FILES.values()):
         (folder / file).parent.mkdir(parents=True, exist_ok=True)
-        (folder / file).write_text(to_yaml(toy.changed(changes[file], read_yaml(ROOT / file))))
+        (folder / file).write_text(to_yaml(toy.changed(changes[file], toy.shipped(file))))
     prepared(folder, "pairs")
     return folder
 

@@ -10,7 +10,6 @@ from people_of_noise import prepared
 from pictures_by_hand import noise, write
 from trainings import fit, killed, outputs
 
-from figura.base.yaml12 import read_yaml
 from models.images.pairs import resized
 from stages import eval_dump, metrics
 
@@ -35,7 +34,7 @@ def root(tmp_path_factory) -> Path:
 
 def content(name, root, **changes):
     """Return a recipe's content, small enough for a test."""
-    found = read_yaml(ROOT / FILES[name])
+    found = toy.shipped(FILES[name])
     small = {
         "data.batch_size": 4, "train.steps": 4, "train.evaluate_every": 2, "train.record_every": 1,
         "runtime.resume_every": 2, "runtime.progress": False, "runtime.trackers": [], "runtime.samples": None,
@@ -99,7 +98,7 @@ def test_pictures_without_pairs_are_judged_beside_the_identity(root, tmp_path, m
 def test_the_flow_is_judged_by_what_judges_vunet(root, tmp_path, monkeypatch):
     """The same modes with the same files, so that each recipe's metrics judge the other's dump."""
     own, scores = judged("flow", root, tmp_path, monkeypatch)
-    vunet = read_yaml(ROOT / "params.yaml")
+    vunet = toy.shipped("params.yaml")
     for section in ("modes", "grids"):
         saved = {name: one["save"] for name, one in vunet["evaluate"][section].items()}
         assert {name: one["save"] for name, one in own["evaluate"][section].items()} == saved

@@ -86,7 +86,7 @@ def test_modules_of_two_projects_in_one_process(tmp_path, modules):
 def test_what_trusts_figuras_types_alone_ends_with_load_and_predict(before, tmp_path, monkeypatch):
     small = {"networks.generator.features": 4, "networks.generator.growth": 4, "networks.discriminator.features": 4,
              "data.common.root": "nowhere"}  # fmt: skip
-    content = toy.changed(small, read_yaml(ROOT / "recipes/super_resolution.yaml"))
+    content = toy.changed(small, toy.shipped("recipes/super_resolution.yaml"))
     recipe = check_recipe(content, Path("r.yaml"), ("train", "evaluate", "predict"), {"scale": 2})
     write_model(tmp_path / "model", build_networks(recipe), recipe, {})
     (tmp_path / "r.yaml").write_text(to_yaml(content))

@@ -27,7 +27,6 @@ from figura.base.yaml12 import parse_yaml
 from figura.engine.build import build_networks, build_steps
 from figura.interfaces import Example, ExampleDataset, Injector, Records
 from figura.prediction.inputs import PhotoExamples
-from figura.recipe.expansion import read_recipe
 from figura.recipe.load import check_recipe
 from figura.recipe.other_systems import WORDS
 from figura.recipe.schema import Declaration, Recipe
@@ -106,7 +105,7 @@ DATA: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 
 @cache
 def content(file: str) -> dict[str, Any]:
-    return {"toy": toy.recipe, "gan": toy.gan}[file]() if file in ("toy", "gan") else read_recipe(ROOT / file)
+    return {"toy": toy.recipe, "gan": toy.gan}[file]() if file in ("toy", "gan") else toy.shipped(file)
 
 
 def check(file: str, edits: dict[str, Any]) -> Recipe:

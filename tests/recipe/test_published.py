@@ -102,7 +102,7 @@ def recipe(file: Path, *changes: str, variant: str | None = None, offline: bool 
     content = read_yaml(file)
     own = [change for change in OFFLINE[system(file)] if offline and _has(content, change.partition("=")[0])]
     wanted = [*own, *changes, *(variants(file)[variant] if variant else [])]
-    return check_recipe(overridden(content, wanted, list(content)), file)
+    return check_recipe(overridden(content, wanted, list(Recipe.model_fields)), file)
 
 
 def _has(content: Any, key: str) -> bool:

@@ -47,7 +47,7 @@ def loaded_by_check(recipe, part):
 
 def named_by(recipe, part, slot):
     """Return the modules that define the classes of a part of a recipe."""
-    entries = read_yaml(ROOT / recipe).get(part, {}).values()
+    entries = toy.shipped(recipe).get(part, {}).values()
     return {find_type(entry["type"], slot, part, ErrorCollector(Path(recipe))).__module__ for entry in entries}
 
 

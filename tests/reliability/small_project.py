@@ -27,7 +27,7 @@ from pipeline.tiny_settings import tiny
 
 from figura.base import exit_status
 from figura.base.pictures import read_picture, write_png
-from figura.base.yaml12 import read_yaml, to_yaml
+from figura.base.yaml12 import to_yaml
 from figura.training import provenance
 from figura.training.trainer import Trainer
 
@@ -75,7 +75,7 @@ class SmallProject:
         """Write the params files, and run every stage of these recipes; add photos for predictions of pix2pix."""
         entries = {name: recipes()[name] for name in names}
         for file in ("data/params.yaml", *(one["params"] for one in entries.values())):
-            content = toy.changed(tiny()[file] | (RARE if file != "data/params.yaml" else {}), read_yaml(ROOT / file))
+            content = toy.changed(tiny()[file] | (RARE if file != "data/params.yaml" else {}), toy.shipped(file))
             (self.folder / file).parent.mkdir(parents=True, exist_ok=True)
             (self.folder / file).write_text(to_yaml(content))
         for dataset in dict.fromkeys(one["data"] for one in entries.values()):

@@ -68,7 +68,7 @@ RECIPES = ("params.yaml", "recipes/pix2pix.yaml", "recipes/pose.yaml", "recipes/
 @cache
 def recipe_text(name: str) -> Any:
     """Return the content of a recipe of this project, or of the toy one."""
-    return toy.recipe() if name == "toy" else read_yaml(ROOT / name)
+    return toy.recipe() if name == "toy" else toy.shipped(name)
 
 
 def recipes_mutated(*names: str) -> st.SearchStrategy[bytes]:

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 import toy
-from pipeline.tiny_settings import ROOT, own
+from pipeline.tiny_settings import own
 from prepared_files import content as bytes_of
 from prepared_files import rows, write_entry, write_picture
 
 from figura.base.errors import UserError
 from figura.base.exit_status import run
-from figura.base.yaml12 import read_yaml, to_yaml
+from figura.base.yaml12 import to_yaml
 from figura.data.formats.coco import KEYPOINTS, read_head, read_records
 from figura.data.formats.prepared import Manifest
 from models.images.pairs import ImagePairs
@@ -362,7 +362,7 @@ def test_a_training_ends_in_one_error_and_loses_nothing(recipe, changes, harm, e
     write_coco()
     assert prepared() == []
     root = {"data.common.root": str(PREPARED)}
-    content = read_yaml(ROOT / {"vunet": "params.yaml", "pose": "recipes/pose.yaml"}[recipe])
+    content = toy.shipped({"vunet": "params.yaml", "pose": "recipes/pose.yaml"}[recipe])
     Path("recipe.yaml").write_text(to_yaml(toy.changed(root | own(recipe, "settings") | changes, content)))
     for earlier in ("model/weights", "history/losses.csv"):
         Path(f"runs/mine/{earlier}").parent.mkdir(parents=True)

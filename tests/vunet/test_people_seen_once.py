@@ -10,7 +10,6 @@ from accelerate import Accelerator
 from people_of_noise import prepared
 from real_people import needs_real
 
-from figura.base.yaml12 import read_yaml
 from figura.dump import Dump
 from figura.engine.build import build_networks
 from figura.evaluation.evaluate import Evaluation
@@ -31,9 +30,7 @@ TINY = {
 
 
 def recipe(root, changes=None, file="params.yaml"):
-    return toy.checked(
-        {"data.common.root": str(root), **(TINY if changes is None else changes)}, read_yaml(ROOT / file)
-    )
+    return toy.checked({"data.common.root": str(root), **(TINY if changes is None else changes)}, toy.shipped(file))
 
 
 def judged(recipe, folder):

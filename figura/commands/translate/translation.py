@@ -3,14 +3,15 @@
 import math
 import re
 from collections.abc import Callable, Mapping
+from contextlib import chdir
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from figura.base.error_collector import shown
 from figura.base.errors import UserError, nearest
-from figura.base.yaml12 import read_yaml
 from figura.commands.translate.reading import System
+from figura.recipe.expansion import read_recipe
 from figura.systems import PROJECT
 
 PAGES = PROJECT / "docs/coming_from"
@@ -108,7 +109,8 @@ class Translation:
 
     def start(self, recipe: str) -> None:
         """Begin with a recipe of figura, whose other settings stay."""
-        self.recipe = read_yaml(PROJECT / "recipes" / recipe)
+        with chdir(PROJECT):  # which the files that it extends are relative to
+            self.recipe = read_recipe(Path("recipes", recipe))
 
     def table(self, table: Table) -> None:
         """Take over the keys of a table.
