@@ -108,10 +108,11 @@ class _Expansion:
             self.errors.add(key, f"found {name!r}; expected an entry of {' or '.join(allowed) or 'another section'}")
             return {}, ""
         within = any(target[: len(one)] == one[: len(target)] for one in self.under_way)
-        if Path(file) in self.files if mark else within:
+        source = _located(Path(file), self.errors.file)
+        if source in self.files if mark else within:
             self.errors.add(key, f"found {name!r}, which extends or has this entry itself")
             return {}, ""
-        there = self._of_file(Path(file), key) if mark else self
+        there = self._of_file(source, key) if mark else self
         base = there.found(target)
         if there is not self:
             there.errors.raise_any()
@@ -136,6 +137,12 @@ class _Expansion:
             self._extend(target[:end], value)
         self.complete(target, value)
         return value
+
+
+def _located(name: Path, beside: Path) -> Path:
+    """Return the path of a file that is named from the project's root, in which the file `beside` is."""
+    folders = (Path(), *beside.parents)
+    return next((folder / name for folder in folders if (folder / name).is_file()), name)
 
 
 def _of_step(entry: dict[str, Any]) -> dict[str, Any]:
