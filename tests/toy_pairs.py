@@ -7,11 +7,10 @@ import numpy as np
 import toy
 
 from figura.base.pictures import write_png
-from figura.base.yaml12 import read_yaml
 from figura.interfaces import Example, ExampleDataset
 from figura.recipe.schema import Recipe
 
-PIX2PIX = Path(__file__).parents[1] / "recipes/pix2pix.yaml"
+PIX2PIX = "recipes/pix2pix.yaml"
 
 
 class Blobs(ExampleDataset):
@@ -72,7 +71,7 @@ GRADIENT_DESCENT: dict[str, Any] = {
 
 def content(changes: dict[str, Any] | None = None) -> dict[str, Any]:
     """Return the shrunk recipe with values at dotted keys replaced."""
-    return toy.changed(TINY | (changes or {}), read_yaml(PIX2PIX))
+    return toy.changed(TINY | (changes or {}), toy.shipped(PIX2PIX))
 
 
 def write_noise(root: Path, count: int, side: int = 16) -> None:
