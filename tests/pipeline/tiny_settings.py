@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from figura import schedules
+from figura.base.error_collector import ErrorCollector
 from figura.base.yaml12 import read_yaml
 from figura.interfaces import Schedule
+from figura.recipe.shares import in_iterations
 from pipeline.dag import ROOT, datasets, recipes
 
 OWN = read_yaml(Path(__file__).with_name("tiny.yaml"))
@@ -24,6 +26,7 @@ ALWAYS = {
     "train.record_every": 4,
     "evaluate.batch_size": 4,
     "metrics.bootstrap": 20,
+    "metrics.confidence": 0.95,
     "runtime.resume_every": 3,
     "runtime.log_every": 5,
     "runtime.progress": False,
@@ -37,7 +40,7 @@ def tiny(folder: Path = ROOT) -> dict[str, dict[str, Any]]:
     for name in datasets(folder):
         of_data |= {f"datasets.{name}.{key}": value for key, value in own(f"datasets/{name}", "settings").items()}
     of_recipes = {
-        entry["params"]: ALWAYS | dict(by_rule(read_yaml(folder / entry["params"]))) | own(name, "settings")
+        entry["params"]: ALWAYS | dict(by_rule(counted(folder / entry["params"]))) | own(name, "settings")
         for name, entry in recipes(folder).items()
     }
     return {"data/params.yaml": of_data} | of_recipes
@@ -46,6 +49,11 @@ def tiny(folder: Path = ROOT) -> dict[str, dict[str, Any]]:
 def own(name: str, section: str) -> dict[str, Any]:
     """Return what tiny.yaml says of a recipe or dataset, nothing where it does not."""
     return dict(OWN.get(name, {}).get(section, {}))
+
+
+def counted(path: Path) -> dict[str, Any]:
+    """Return a recipe with counts in place of shares, so that a longer training shares what a shorter one began."""
+    return in_iterations(read_yaml(path), ErrorCollector(path))
 
 
 def by_rule(recipe: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
