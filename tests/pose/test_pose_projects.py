@@ -19,6 +19,7 @@ from figura.base.yaml12 import read_yaml, to_yaml
 from figura.data.formats.keypoint_sets import AP10K, CROWDPOSE, WHOLEBODY
 from figura.dump import Dump
 from figura.evaluation.trained import write_dump
+from figura.recipe.expansion import read_recipe
 from figura.recipe.load import check_recipe, load_recipe
 from figura.recipe.schema import Recipe
 from figura.report.metrics import compute_metrics, draw_pictures
@@ -74,7 +75,7 @@ def test_real_people_by_paths(real_people, tmp_path, monkeypatch, name):
     monkeypatch.chdir(tmp_path)
     Path("data").symlink_to(real_people.parents[1])
     path, folder = Path(f"{name}.yaml"), Path(f"runs/{name}")
-    path.write_text(to_yaml(toy.changed(TINY, read_yaml(ROOT / f"recipes/{name}.yaml"))))
+    path.write_text(to_yaml(toy.changed(TINY, read_recipe(ROOT / f"recipes/{name}.yaml"))))
     Trainer(load_recipe(path), folder).fit()
     assert run(eval_dump.main, [str(path), str(folder)]) == 0
     assert run(metrics.main, [str(path), str(folder), f"{name}.json", f"plots/{name}"]) == 0
@@ -162,7 +163,7 @@ def recipe(root: Path, steps: int) -> Recipe:
         "runtime.progress": False,
         "runtime.trackers": [],
     }  # fmt: skip
-    return check_recipe(toy.changed(changes, read_yaml(path)), path)
+    return check_recipe(toy.changed(changes, read_recipe(path)), path)
 
 
 @pytest.fixture(scope="module")

@@ -22,6 +22,7 @@ from figura.data.preparation.datasets import Dataset
 from figura.data.preparation.prepare import prepare
 from figura.engine.build import build_datasets, build_networks, build_schedule
 from figura.recipe.dotted_keys import overridden
+from figura.recipe.expansion import read_recipe
 from figura.recipe.load import check_recipe
 from figura.recipe.schema import Recipe
 from figura.training.sanity_check import sanity_check
@@ -99,7 +100,7 @@ def slow_but_quick(file: Path) -> Any:
 
 def recipe(file: Path, *changes: str, variant: str | None = None, offline: bool = True) -> Recipe:
     """The recipe of a file with changes of the test and, if named, those of a variant."""
-    content = read_yaml(file)
+    content = read_recipe(file)
     own = [change for change in OFFLINE[system(file)] if offline and _has(content, change.partition("=")[0])]
     wanted = [*own, *changes, *(variants(file)[variant] if variant else [])]
     return check_recipe(overridden(content, wanted, list(Recipe.model_fields)), file)
