@@ -12,6 +12,9 @@ The command is the same everywhere, so a change of hardware changes nothing that
 - A training step frees and allocates the same tensors thousands of times. glibc returns large blocks to the system at
   each free and page-faults them in again at the next use. Larger thresholds keep the blocks; tcmalloc is faster still
   and is preloaded, into a new process, where it is installed (`2646a9a:bench/before_after.py`).
+- Threads of a CPU wait for each other many times a step. With libgomp's default they spin for milliseconds before they
+  sleep, and beside other busy processes take the time in which the thread that they wait for could run. They spin for
+  less here, unless the caller has set a wait policy (docs/speed.md).
 - cuBLAS is deterministic only with a workspace of fixed size.
 
 Environment variables that the caller has set stay as they are.
@@ -42,6 +45,7 @@ ALLOCATOR = {
     "MALLOC_TOP_PAD_": str(1 << 26),
 }
 MALLOPT = {"MALLOC_MMAP_THRESHOLD_": -3, "MALLOC_TRIM_THRESHOLD_": -1, "MALLOC_TOP_PAD_": -2}  # from <malloc.h>
+SPIN = {"GOMP_SPINCOUNT": "1000"}
 CUBLAS = {"CUBLAS_WORKSPACE_CONFIG": ":4096:8"}  # from cuBLAS' documentation, "Results reproducibility"
 PROCESSES = "FIGURA_PROCESSES"
 MOST = 256  # processes on a machine
@@ -71,6 +75,8 @@ def start_here(arguments: list[str], held: ExitStack) -> int:
     stage, *rest = arguments
     meeting = os.environ.get("FIGURA_RENDEZVOUS")
     cores = take_cores(held)
+    if not os.environ.keys() & {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"}:
+        os.environ |= SPIN  # before PyTorch is imported, in `gpus` at the earliest
     available = gpus(os.environ)
     wanted = requested(os.environ, DEVICES, available, "the number of visible GPUs")
     devices = take("gpu", visible(os.environ, available), wanted, held)

@@ -212,7 +212,7 @@ def faults():
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
 def stage(arguments):
     faults()
-    print(os.getpid(), arguments, os.environ["MALLOC_TRIM_THRESHOLD_"], faults())
+    print(os.getpid(), arguments, os.environ["MALLOC_TRIM_THRESHOLD_"], os.environ["GOMP_SPINCOUNT"], faults())
 sys.modules["stages.probe"] = types.SimpleNamespace(main=stage)
 launch.ctypes.util.find_library = lambda name: None  # tcmalloc would be preloaded into another process
 print(os.getpid(), faults() > 100)
@@ -222,6 +222,7 @@ sys.exit(launch.main(["probe", "one"]))
 
 def test_one_process_is_the_launcher_itself_and_keeps_large_blocks() -> None:
     clean = {key: value for key, value in os.environ.items() if not key.startswith(("SLURM_", "FIGURA_", "MALLOC_"))}
+    clean |= {"GOMP_SPINCOUNT": "7"}  # what the caller has set stays
     done = subprocess.run(
         [sys.executable, "-c", IN_PLACE], cwd=ROOT, env=clean, capture_output=True, text=True, check=False
     )
@@ -229,7 +230,20 @@ def test_one_process_is_the_launcher_itself_and_keeps_large_blocks() -> None:
     first, last = done.stdout.splitlines()
     number, many = first.split()
     assert many == "True"
-    assert last == f"{number} ['one'] {1 << 30} 0"
+    assert last == f"{number} ['one'] {1 << 30} 7 0"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have other OpenMP libraries")
+def test_threads_of_a_stage_spin_for_a_short_time() -> None:
+    stage = "import sys, types; from figura import launch; "
+    stage += "sys.modules['stages.probe'] = types.SimpleNamespace(main=lambda arguments: __import__('torch')); "
+    stage += "launch.main(['probe'])"
+    clean = {k: v for k, v in os.environ.items() if not k.startswith(("SLURM_", "FIGURA_", "OMP_", "GOMP_"))}
+    done = subprocess.run(
+        [sys.executable, "-c", stage], cwd=ROOT, env=clean | {"OMP_DISPLAY_ENV": "verbose"},
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert "GOMP_SPINCOUNT = '1000'" in done.stderr  # libgomp has it from the environment
 
 
 @pytest.mark.slow
