@@ -1,8 +1,8 @@
 """The schema of a recipe: the sections of `params.yaml` and `recipes/*.yaml`, and the keys of each.
 
-`check.py` checks what the names mean. Numbers that shape a result have no default: they are written in the recipe,
-where DVC tracks them. Of other keys, the default is that the feature is off, or what nearly
-all recipes want.
+`check.py` checks what the names mean. What a recipe is about has no default: its data, networks, losses, rates and
+number of steps. Of other keys, the default is that the feature is off, or what nearly all recipes want. Another default
+is a change of code, which reruns stages.
 """
 
 from collections.abc import Mapping

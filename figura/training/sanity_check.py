@@ -15,7 +15,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from figura.base.error_collector import ErrorCollector
-from figura.base.modes import evaluating, unchanged
+from figura.base.modes import evaluating
 from figura.engine.build import build_injectors, build_losses
 from figura.engine.data import Mixture, collated
 from figura.engine.package_parts import PackageLoss
@@ -36,7 +36,7 @@ def sanity_check(
     """Run every step on two examples of each training dataset; every mode and grid on two of each validation dataset.
 
     All gates are open. An injector or loss is skipped if an input is missing because the dataset lacks it or an earlier
-    injector failed, so each error is reported once.
+    injector failed, so each error is reported once. It changes buffers and random states: call it in `modes.unchanged`.
 
     Args:
         recipe: a checked recipe.
@@ -45,9 +45,8 @@ def sanity_check(
         validation: its validation datasets by name.
         errors: collects the errors.
     """
-    with unchanged(*networks.values()):
-        torch.manual_seed(0)
-        _SanityCheck(recipe, networks, errors).run(train, validation)
+    torch.manual_seed(0)
+    _SanityCheck(recipe, networks, errors).run(train, validation)
 
 
 def depends_on_ranks(steps: Mapping[str, Step]) -> bool:
