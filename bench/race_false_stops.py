@@ -11,8 +11,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from bench.table import show
-from figura.commands.compare.resampling import PairedBootstrap, PairedEstimate
 from figura.commands.rungs import standings
+from figura.report.resampling import PairedBootstrap, PairedEstimate
 
 SEED, SAMPLES, CONFIDENCE = 7, 500, 0.95
 

@@ -33,6 +33,7 @@ def main(arguments: list[str]) -> None:
     from figura.dump import Dump
     from figura.report.curves import draw_curves, read_histories, write_curves
     from figura.report.results import write_results
+    from figura.report.verdicts import judge_curves
 
     dump = Dump(args.run / "dump")
     histories = read_histories(args.run) if (args.run / "history").exists() else None
@@ -45,6 +46,8 @@ def main(arguments: list[str]) -> None:
         return
     write_curves(*histories, args.plots, "TRY " if dump.trial else "")
     draw_curves(*histories, args.plots / "pictures" / "losses.png", dump.trial)
+    for line in [] if dump.trial else judge_curves(*histories):
+        print(line)
 
 
 if __name__ == "__main__":

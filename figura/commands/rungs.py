@@ -15,7 +15,10 @@ from hydra.errors import HydraException
 from figura.base.errors import UserError, one_line
 from figura.base.files import short_name
 from figura.commands.compare.comparison import compare_revisions
-from figura.commands.compare.resampling import (
+from figura.commands.compare.revisions import SEED, Files
+from figura.engine.build import on_split_of
+from figura.recipe.schema import Recipe
+from figura.report.resampling import (
     Direction,
     Effect,
     PairedBootstrap,
@@ -24,9 +27,6 @@ from figura.commands.compare.resampling import (
     effect_of,
     spread_of,
 )
-from figura.commands.compare.revisions import SEED, Files
-from figura.engine.build import on_split_of
-from figura.recipe.schema import Recipe
 
 Settings = dict[str, dict[str, list[str]]]
 """By what `-S` changes apart from the seed (`losses.KL.weight=2`): the overrides of each seed's experiment, by name."""

@@ -5,9 +5,11 @@ from figura.recipe.schema import ERROR_KEY, Declaration, Recipe
 from figura.recipe.trial import KEY
 from figura.recipe.types import PICTURE, SCORE, check_declaration
 
+GAINS = "gain"  # of headlines over their baselines, in metrics/full
 RESERVED = {
     ERROR_KEY: f"DVC takes metrics with a key {ERROR_KEY!r} for unreadable",
     KEY: "the metrics of a try stand below this key",
+    GAINS: "gains over baselines stand below this key",
 }
 
 

@@ -11,8 +11,10 @@ from figura.base.errors import UserError
 from figura.dump import Dump
 from figura.recipe.schema import ERROR_KEY, Recipe
 from figura.recipe.types import PICTURE, SCORE, build
-from figura.report.interfaces import Bootstrap, NotApplicableError, Picture, Score
+from figura.report.interfaces import NotApplicableError, Picture, Score
+from figura.report.resampling import PairedBootstrap, PairedEstimate
 from figura.report.sheets import finish
+from figura.report.verdicts import LEAST_GROUPS
 
 Metrics = dict[str, dict[str, Any]]
 """Score -> metric -> number or `{value, low, high}`."""
@@ -42,7 +44,7 @@ def compute_metrics(
     Raises:
         UserError: all errors, unless `errors` collects them.
     """
-    bootstrap = Bootstrap(recipe.metrics.bootstrap, recipe.metrics.confidence, recipe.seed)
+    bootstrap = PairedBootstrap(recipe.metrics.bootstrap, recipe.metrics.confidence, recipe.seed)
     found, metrics = errors or ErrorCollector(recipe.path), Metrics()
     for name, score in (build_scores(recipe) if scores is None else scores).items():
         before, key = found.count, f"metrics.scores.{name}"
@@ -88,6 +90,34 @@ def summarize(recipe: Recipe, metrics: Metrics, say: Callable[[str], object] = p
             say(f"{key}: left out, as its score is")
     errors.raise_any()
     return summary
+
+
+def gains(recipe: Recipe, metrics: Metrics) -> dict[str, dict[str, float]]:
+    """Return by how much each headline is better than its baseline, `{value, low, high}`, with paired intervals.
+
+    Only where both are of the same examples, enough of them (`LEAST_GROUPS`), and have intervals.
+    """
+    bootstrap = PairedBootstrap(recipe.metrics.bootstrap, recipe.metrics.confidence, recipe.seed)
+    found: dict[str, dict[str, float]] = {}
+    for name, entry in recipe.metrics.summary.items():
+        ours, theirs = (_paired(recipe, metrics, key) for key in (entry.metric, entry.beside))
+        if ours is None or theirs is None or ours[1] != theirs[1] or ours[0].groups != theirs[0].groups:
+            continue
+        if ours[0].groups >= LEAST_GROUPS:
+            sign = 1 if entry.better == "higher" else -1
+            found[name] = dict(bootstrap.combine([(sign, ours[0]), (-sign, theirs[0])]))
+    return found
+
+
+def _paired(recipe: Recipe, metrics: Metrics, key: str | None) -> tuple[PairedEstimate, list[Any]] | None:
+    """Return the estimate at a dotted key, and which examples of the dump it is of; None without an interval."""
+    score, *parts = (key or "").split(".")
+    value: Any = metrics.get(score)
+    for part in parts:
+        value = value.get(part) if isinstance(value, Mapping) else None
+    if not isinstance(value, PairedEstimate):
+        return None
+    return value, [recipe.metrics.scores[score].arguments.get(one) for one in ("mode", "where", "groups")]
 
 
 def _estimate(metrics: Metrics, key: str, where: str, errors: ErrorCollector) -> dict[str, Any]:

@@ -8,9 +8,11 @@ from pathlib import Path
 from figura.base.error_collector import ErrorCollector
 from figura.base.files import tidy, write_text
 from figura.dump import EXAMPLES, Dump
+from figura.recipe.check_metrics import GAINS
 from figura.recipe.schema import Recipe
 from figura.recipe.trial import KEY, short_metrics
-from figura.report.metrics import compute_metrics, draw_pictures, flattened, summarize
+from figura.report.metrics import compute_metrics, draw_pictures, flattened, gains, summarize
+from figura.report.verdicts import verdicts
 
 MOST_SHOWN = 8
 """Numbers that are printed if the summary has none."""
@@ -32,7 +34,8 @@ def write_results(recipe: Recipe, dump: Dump, metrics: Path, plots: Path, header
         recipe = short_metrics(recipe)
     errors = ErrorCollector(recipe.path)
     figures = compute_metrics(recipe, dump, errors=errors)
-    summary = summarize(recipe, figures)
+    summary, better = summarize(recipe, figures), gains(recipe, figures)
+    figures |= {GAINS: better} if better else {}
     shutil.rmtree(plots, ignore_errors=True)
     mark = f"{dump.trial}: " if dump.trial else ""
     header = f"{mark}{header}  dump {hash_of(dump.read(EXAMPLES))[:8]}"
@@ -42,8 +45,10 @@ def write_results(recipe: Recipe, dump: Dump, metrics: Path, plots: Path, header
         text = json.dumps({KEY: content} if dump.trial else content, indent=2, allow_nan=False)
         tidy(path)
         write_text(path, text + "\n")
+    said = {} if dump.trial else verdicts(figures)
     for name, entry in summary.items():
-        print(f"{mark}{name}: " + ", ".join(f"{key} {number:.4g}" for key, number in entry.items()))
+        parts = [*(f"{key} {number:.4g}" for key, number in entry.items()), *([said[name]] if name in said else [])]
+        print(f"{mark}{name}: {', '.join(parts)}")
     if not summary and figures:
         values = [f"{name} {value:.4g}" for name, value in flattened(figures).items() if isinstance(value, float)]
         shown = ", ".join([one for one in values if not one.split()[0].endswith((".low", ".high"))][:MOST_SHOWN])

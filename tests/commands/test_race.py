@@ -7,10 +7,10 @@ import pytest
 
 from figura.base.errors import UserError
 from figura.base.yaml12 import read_yaml
-from figura.commands.compare.resampling import PairedBootstrap
 from figura.commands.race import main
 from figura.commands.rungs import on_validation, settings_of, standings
 from figura.recipe.schema_check import check_schema
+from figura.report.resampling import PairedBootstrap
 
 ROOT = Path(__file__).parents[2]
 POSE = Path("recipes/pose.yaml")

@@ -10,6 +10,7 @@ import pytest
 
 from figura.base.pictures import write_png
 from figura.commands.report.__main__ import main
+from figura.commands.results import main as results
 
 RECIPE = """\
 # A recipe <b>of a test</b>. More about it.
@@ -90,6 +91,26 @@ def test_page_and_markdown_have_the_figures_of_the_metrics_files(
     pictures = re.findall(r"!\[[^\]]+\]\(([^)]+)\)", text)
     assert len(pictures) == 4
     assert all((project / "md" / name).is_file() for name in pictures)
+
+
+def test_verdicts_and_what_the_curves_say_are_below_the_figures(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write("metrics/full/toy.json", FULL | {"gain": {"psnr": {"value": -0.5, "low": -1.5, "high": 0.5}}})
+    rows = [f"{step},{1 - step / 40}" for step in range(1, 41)]
+    write("runs/toy/history/train.csv", "\n".join(["step,l1.raw", *rows, ""]))
+    write("runs/toy/history/validation.csv", "step,l1.raw\n20,0.6\n40,0.2\n")
+    main(["--recipe", "toy"])
+    text = " ".join(text_of((project / "report.html").read_text()).split())
+    assert "psnr: no better than the baseline l1: still falls at the end, in the last quarter by 29% of" in text
+    capsys.readouterr()
+    results([])
+    line = capsys.readouterr().out.splitlines()[0]
+    assert line.endswith("psnr 21.1 [20.5, 22.2] (baseline 15.8): no better than the baseline, <i>odd</i> 3")
+    write("metrics/toy.json", {"try": SUMMARY})
+    write("metrics/full/toy.json", {"try": FULL | {"gain": {"psnr": {"value": -2.0, "low": -2.5, "high": -1.5}}}})
+    main(["--recipe", "toy"])
+    assert "than the baseline" not in (project / "report.html").read_text()
 
 
 def test_a_try_is_marked_and_a_recipe_without_results_says_what_is_missing(project: Path) -> None:

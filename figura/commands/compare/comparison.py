@@ -10,13 +10,13 @@ from typing import Any
 from figura.base.errors import UserError, nearest
 from figura.base.tables import Table
 from figura.commands.compare.matching import check_inputs, matched
-from figura.commands.compare.resampling import Effect, PairedBootstrap, PairedEstimate, Spread, effect_of, spread_of
 from figura.commands.compare.revisions import Files, Revision, changes, read_revision, settings_of
 from figura.dump import Dump
 from figura.recipe.load import load_recipe
 from figura.recipe.schema import Headline, Recipe
 from figura.report.interfaces import NotApplicableError
 from figura.report.metrics import build_scores, flattened
+from figura.report.resampling import Effect, PairedBootstrap, PairedEstimate, Spread, effect_of, spread_of
 
 Estimates = dict[str, dict[str, PairedEstimate]]
 """By headline, then by revision."""

@@ -9,11 +9,11 @@ from matplotlib.figure import Figure
 from figura.base.errors import UserError
 from figura.base.pictures import write_png
 from figura.commands.compare.comparison import RevisionComparison
-from figura.commands.compare.resampling import PairedEstimate
 from figura.dump import SUFFIX, Dump
 from figura.recipe.schema import Declaration
 from figura.report.curves import save_figure
 from figura.report.interfaces import Values, rows_where
+from figura.report.resampling import PairedEstimate
 from figura.report.sheets import pixels_of, side_by_side
 
 COLOURS = {"better": "tab:green", "worse": "tab:red", "no": "0.45"}

@@ -19,7 +19,9 @@ from figura.live.causes import read_lock
 from figura.recipe.expansion import read_recipe
 from figura.recipe.pipeline import entries
 from figura.recipe.trial import KEY
+from figura.report.curves import read_histories
 from figura.report.metrics import flattened
+from figura.report.verdicts import judge_curves, verdicts
 
 METRICS, PLOTS = Path("metrics"), Path("plots")
 CURVES = "losses"
@@ -102,6 +104,13 @@ def _headlines(entry: Entry) -> Iterator[Block]:
     ]  # fmt: skip
     if rows:
         yield Cards([["", "better", "value", "interval", "baseline"], *rows])
+    if not trial:
+        said = [f"{name}: {one}" for name, one in verdicts(metrics_of(entry, METRICS / "full")[0]).items()]
+        run = Path("runs") / entry.name
+        if entry.data is not None and (run / "history").exists():
+            said += judge_curves(*read_histories(run))
+        if said:
+            yield Lines(said)
 
 
 def _trained(entry: Entry) -> dict[str, Any]:

@@ -1,0 +1,95 @@
+"""What a reader of the figures and curves would say: better than the baseline or not, overfitted, stopped too early."""
+
+from collections.abc import Mapping
+from itertools import pairwise
+
+import numpy as np
+import pandas as pd
+
+from figura.recipe.check_metrics import GAINS
+from figura.report.curves import losses_of
+from figura.report.interfaces import Estimate
+from figura.report.intervals import Floats
+
+LEAST_GROUPS = 6
+"""With fewer pairs, not even a sign test of pairs that all agree reaches 95 % (2 / 2^6 = 0.03)."""
+
+RISE, FALL = 0.02, 0.1
+"""Shares of a loss's whole fall: a rise of validation, and a fall in the last quarter of training, that count."""
+
+
+def verdict(gain: Mapping[str, float]) -> str:
+    """Return what an interval of the gain over the baseline says; a gain above 0 is an improvement."""
+    word = "better than" if gain["low"] > 0 else "worse than" if gain["high"] < 0 else "no better than"
+    return f"{word} the baseline"
+
+
+def verdicts(full: Mapping[str, Mapping[str, Estimate]]) -> dict[str, str]:
+    """Return the verdict on each headline that has one, given the figures in `metrics/full`."""
+    return {name: verdict(gain) for name, gain in full.get(GAINS, {}).items()}
+
+
+def judge_curves(train: pd.DataFrame, validation: pd.DataFrame) -> list[str]:
+    """Return at most one line on the curves of a training, as of `curves.read_histories`.
+
+    Only the loss that fell most is judged, in raw value times last weight: those of discriminators and of what deceives
+    them neither fall nor need to. It is *overfitted* if its validation has a minimum before the end, is now higher by
+    `RISE` of the fall from the first training row to that minimum, and training fell since. Or validation came within
+    `RISE` of its minimum in the first half of the training, and training fell by as much since. It is *unfinished* if
+    quarters of training have ever lower means, the last one by `FALL` of the whole fall and two standard errors, and
+    validation is lowest at the end.
+    """
+    falls = {name: _fall(train, name) for name in losses_of(train) if name.partition(".")[0] == name}
+    name = max(falls, key=lambda one: falls[one], default="")
+    if not name or not falls[name] > 0:
+        return []
+    (steps, values), (at, checked) = (_curve(table, name) for table in (train, validation))
+    turn = int(np.argmin(checked)) if len(checked) else 0
+    if turn < len(checked) - 1:
+        fall = values[0] - checked[turn]
+        flat = int(np.argmax(checked <= checked[turn] + RISE * fall))
+        since, halves = values[steps > at[turn]], np.array_split(values[steps > at[flat]], 2)
+        before = values[steps <= at[turn]][-max(len(since), 1) :]
+        if checked[-1] - checked[turn] >= RISE * fall > 0 and _fell(before, since):
+            rise = f"validation rises from step {at[turn]} on ({checked[turn]:.3g} to {checked[-1]:.3g})"
+            remedy = "overfitted; keep the best (`train.keep`), or train fewer steps"
+            return [f"{name}: {rise}, and training still falls: {remedy}"]
+        if fall > 0 and at[flat] < steps[-1] / 2 and _fell(halves[0], halves[1], RISE * fall):
+            flatness = f"validation has not improved since step {at[flat]}"
+            return [f"{name}: {flatness}, and training still falls: train fewer steps, or add data"]
+        return []
+    quarters = np.array_split(values, 4) if len(values) >= 4 else []
+    means = [float(one.mean()) for one in quarters]
+    if means and all(later < earlier for earlier, later in pairwise(means)):
+        fall = values[0] - means[3]
+        if _fell(quarters[2], quarters[3], FALL * fall):
+            share = f"{(means[2] - means[3]) / fall:.0%}"
+            return [
+                f"{name}: still falls at the end, in the last quarter by {share} of the whole fall: train more steps"
+            ]
+    return []
+
+
+def _curve(history: pd.DataFrame, name: str) -> tuple[Floats, Floats]:
+    """Return steps and raw values of a loss; none if the history lacks it."""
+    column = f"{name}.raw"
+    rows = history[["step", column]].dropna() if column in history else history.iloc[:0]
+    return rows["step"].to_numpy(), rows.iloc[:, -1].to_numpy()
+
+
+def _fall(train: pd.DataFrame, name: str) -> float:
+    """Return by how much a loss fell from its first row to the mean of its last quarter, times its last weight."""
+    values = train[f"{name}.raw"].dropna().to_numpy()
+    weights = train[f"{name}.weight"].dropna().to_numpy() if f"{name}.weight" in train else np.ones(1)
+    if len(values) < 2:
+        return 0.0
+    return float((values[0] - values[-max(len(values) // 4, 1) :].mean()) * (weights[-1] if len(weights) else 1.0))
+
+
+def _fell(before: Floats, after: Floats, least: float = 0.0) -> bool:
+    """Whether the mean fell by `least` and two standard errors, which count as 0 where a side has a single value."""
+    if not len(before) or not len(after):
+        return False
+    errors = sum(float(one.var(ddof=1)) / len(one) for one in (before, after) if len(one) > 1)
+    fall = before.mean() - after.mean()
+    return bool(fall >= least and fall > 2 * np.sqrt(errors))
