@@ -80,7 +80,7 @@ def stale_stages(project: Path, edit: str, file: str) -> list[str]:
 def stages_with_changes(project: Path) -> list[str]:
     """Return the stages of which `dvc status` says that something they read changed, in the order of the DAG."""
     with contextlib.chdir(project), Repo() as repo:  # names are those of stages in the current folder
-        return [name for name in repo.status() if name != "code"]  # that one always runs
+        return [name for name in repo.status() if name != "stages/dvc.yaml:code"]  # that one always runs
 
 
 def _run(*command: str, folder: Path) -> None:

@@ -54,7 +54,7 @@ def is_up_to_date() -> bool:
     """Whether `dvc repro` would run no stage but `code`, which always runs."""
     command = [sys.executable, "-m", "dvc", "repro", "--dry"]
     done = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
-    return "Running stage" not in done.stdout.replace("Running stage 'code'", "")
+    return "Running stage" not in done.stdout.replace("Running stage 'stages/dvc.yaml:code'", "")
 
 
 def main() -> None:

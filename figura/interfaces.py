@@ -7,15 +7,17 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 import torch
-from accelerate import Accelerator
 from torch import Tensor, nn
 from torch.utils.data import Dataset
 
 from figura.base.errors import UserError, nearest
+
+if TYPE_CHECKING:
+    from accelerate import Accelerator
 
 Example = dict[str, Any]
 
@@ -296,7 +298,7 @@ class Training(Protocol):
     iteration: int
     last: int
     run: Path
-    accelerator: Accelerator
+    accelerator: "Accelerator"
     networks: Networks
     steps: Any
     callbacks: Any

@@ -117,6 +117,28 @@ print(len(build_scores(recipe)) > 0, len(build_pictures(recipe)) > 0, "torch" in
     assert done.stdout == "True True False\n"
 
 
+def test_a_recipe_is_checked_without_the_compiler_of_pytorch():
+    code = """
+import sys
+from pathlib import Path
+from figura.recipe.load import load_recipe
+load_recipe(Path("recipes/pix2pix.yaml"))
+print("torch" in sys.modules, "torch._dynamo" in sys.modules, "accelerate" in sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout == "True False False\n"
+
+
+def test_states_are_listed_without_pytorch(tmp_path, monkeypatch):
+    state = tmp_path / "0000000400-12345678"
+    (state / "state").mkdir(parents=True)
+    (state / "about.json").write_text('{"run": "vunet"}')
+    monkeypatch.setenv("FIGURA_STATES", str(tmp_path))
+    ((_, status, said, slow),) = answers([("figura.commands.states", [])])
+    assert (status, slow) == (0, [])
+    assert said.splitlines()[1].split()[:2] == ["vunet", "400"]
+
+
 PIPELINE = """
 vars:
   - recipes:

@@ -14,7 +14,6 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from accelerate.utils import gather_object
 from torch import Tensor
 
 from figura.base.errors import UserError
@@ -102,6 +101,8 @@ def raise_on_all_ranks() -> Iterator[None]:
         UserError, OSError: raised by another rank.
         RuntimeError: another rank raised a different error.
     """
+    from accelerate.utils import gather_object  # here, as losses need the other functions and `figura check` the losses
+
     try:
         yield
     except Exception as error:

@@ -45,7 +45,7 @@ def refresh() -> list[Path]:
             return []
     except (OSError, ValueError, LookupError, TypeError):
         pass  # none yet, or of another version of this module
-    if os.environ.get("DVC_STAGE") != "code" and (readers := _readers()):
+    if os.environ.get("DVC_STAGE", "").rpartition(":")[2] != "code" and (readers := _readers()):
         from figura.base.errors import UserError
 
         # DVC records what a stage read when it ends: it would take the new manifest for that of the old code
@@ -199,5 +199,5 @@ def _files(folder: str) -> Iterator[str]:
             if entry.is_dir():
                 if entry.name != "__pycache__" and entry.name[0] != ".":
                     yield from _files(entry.path)
-            else:
+            elif entry.name != "dvc.lock":  # DVC writes it after each stage
                 yield entry.path

@@ -93,11 +93,11 @@ def _is_missing(path: str, key: str, outs: list[str], errors: ErrorCollector) ->
 
 def unprepared(recipe: Recipe, outs: list[str], errors: ErrorCollector) -> list[str]:
     """Open the datasets, adding what is wrong with them; return the folders that are yet to be prepared."""
-    from figura.engine.build import split_entries  # imports PyTorch
-
-    splits = [split_entries(recipe, split) for split in ("train", "validation", "evaluate")]
+    data, judged = recipe.data, recipe.evaluate.data
+    sections: dict[str, Any] = {"data.train": data.train, "data.validation": data.validation}
+    sections |= {} if judged == data.validation else {"evaluate.data": judged}
     roots = []
-    for section, datasets in splits[: 2 if recipe.evaluate.data == recipe.data.validation else 3]:
+    for section, datasets in sections.items():
         for name, entry in datasets.items():
             root = entry.arguments.get("root")
             if isinstance(root, str) and not os.path.isdir(root) and covers(outs, root):

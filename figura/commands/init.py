@@ -205,10 +205,10 @@ def _text(path: str) -> str:
 
 
 def _files(path: str) -> Iterator[str]:
-    """Yield a file, or the files below a folder, without Python's caches."""
+    """Yield a file, or the files below a folder, without Python's caches and DVC's lock file."""
     full = PROJECT / path
     for file in [full] if full.is_file() else sorted(full.rglob("*")):
-        if file.is_file() and "__pycache__" not in file.parts:
+        if file.is_file() and "__pycache__" not in file.parts and file.name != "dvc.lock":
             yield file.relative_to(PROJECT).as_posix()
 
 

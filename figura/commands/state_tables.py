@@ -1,39 +1,21 @@
-"""The tables of `figura states`: what the store has, and what queued experiments will train."""
+"""The table of `figura states --queue`: what the queued experiments will train."""
 
 import json
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from figura.base.errors import UserError
 from figura.base.files import git
-from figura.base.tables import as_text
 from figura.base.yaml12 import parse_yaml
 from figura.engine.build import build_callbacks, build_datasets
 from figura.engine.data import Loaders
 from figura.recipe.load import check_recipe
 from figura.recipe.prefix import Prefixes, digest
 from figura.recipe.schema import Recipe
-from figura.training.states import SharedState, StateStore, kept_knots, thinned
-
-
-def listed(store: StateStore) -> Iterator[str]:
-    """Yield the lines of the table, the states used last first, and the total."""
-    states = sorted(store.states(), key=lambda one: -one.used)
-    if states:
-        head = ("run", "experiment", "recipe", "iteration", "MB", "used", "state")
-        yield as_text([head, *map(_row, states)])
-    size, limit = sum(one.size for one in states), store.limit(states)
-    yield f"{len(states)} states of {size / 1e6:,.1f} MB, at most {limit / 1e9:,.1f} GB, in {store.folder}"
-
-
-def _row(state: SharedState) -> tuple[str, ...]:
-    names = [str(state.about.get(key, "")) for key in ("run", "experiment", "recipe")]
-    used = time.strftime("%Y-%m-%d %H:%M", time.localtime(state.used))
-    return (*names, f"{state.iteration:,}", f"{state.size / 1e6:,.1f}", used, state.digest[:8])
+from figura.training.states import kept_knots, thinned
 
 
 def queued() -> dict[str, Recipe]:

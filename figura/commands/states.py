@@ -5,8 +5,12 @@ A training whose recipe has been another's so far goes on from the state that th
 iterations the queued experiments will train, one after the other, apart from what the store has already.
 """
 
+import time
+from collections.abc import Iterator
+
 from figura.base.tables import as_text
 from figura.commands import parser_of
+from figura.training.state_store import SWITCH, SharedState, StateStore
 
 
 def main(arguments: list[str]) -> None:
@@ -16,10 +20,9 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--queue", action="store_true", help="say what the queued experiments will train")
     args = parser.parse_args(arguments)
 
-    from figura.commands.state_tables import listed, planned, queued
-    from figura.training.states import SWITCH, StateStore
-
     if args.queue:
+        from figura.commands.state_tables import planned, queued  # imports PyTorch
+
         print(as_text([("experiment", "iterations", "to train"), *planned(queued())]))
         return
     store = StateStore.beside_dvc()
@@ -31,3 +34,19 @@ def main(arguments: list[str]) -> None:
         removed = store.prune(args.prune * 1e9)
         print(f"removed {len(removed)} states of {sum(one.size for one in removed) / 1e6:,.1f} MB")
     print("\n".join(listed(store)))
+
+
+def listed(store: StateStore) -> Iterator[str]:
+    """Yield the lines of the table, the states used last first, and the total."""
+    states = sorted(store.states(), key=lambda one: -one.used)
+    if states:
+        head = ("run", "experiment", "recipe", "iteration", "MB", "used", "state")
+        yield as_text([head, *map(_row, states)])
+    size, limit = sum(one.size for one in states), store.limit(states)
+    yield f"{len(states)} states of {size / 1e6:,.1f} MB, at most {limit / 1e9:,.1f} GB, in {store.folder}"
+
+
+def _row(state: SharedState) -> tuple[str, ...]:
+    names = [str(state.about.get(key, "")) for key in ("run", "experiment", "recipe")]
+    used = time.strftime("%Y-%m-%d %H:%M", time.localtime(state.used))
+    return (*names, f"{state.iteration:,}", f"{state.size / 1e6:,.1f}", used, state.digest[:8])

@@ -88,7 +88,7 @@ def process_record() -> dict[str, Any]:
     """
     packages = package_versions() | ({} if is_own("figura") else {"figura": version("figura")})
     commit = (git("rev-parse", "HEAD") or "").strip() or None
-    paths = (":/", ":!dvc.lock", ":!metrics")
+    paths = (":/", ":!*dvc.lock", ":!metrics")
     changed = (git("status", "--porcelain", "--untracked-files=no", "--", *paths) or "").splitlines()
     return {
         "command": [sys.executable, *sys.orig_argv[1:]], "host": platform.node(), "packages": packages,

@@ -31,6 +31,7 @@ from figura.engine.signals import StopRequest
 from figura.engine.step import Stopwatch
 from figura.engine.weights import to_device
 from figura.interfaces import Callback, Listener, Networks, Row, State, StepReport, batch_size, cuts, split_batch
+from figura.recipe.resolved import settings
 from figura.recipe.schema import Recipe
 from figura.recipe.trial import KEY, mark, scratch
 from figura.recipe.types import batch_names
@@ -41,7 +42,8 @@ from figura.training.reporter import Reporter, check_trackers
 from figura.training.resume import TrainState
 from figura.training.run_folder import RunFolder
 from figura.training.sanity_check import depends_on_ranks, sanity_check
-from figura.training.states import SharedState, StateStore, machine, share_states
+from figura.training.state_store import SharedState, StateStore
+from figura.training.states import machine, share_states
 from figura.training.validation import Validation
 from figura.training.warnings import warnings
 
@@ -370,7 +372,7 @@ class Trainer:
 
     def _take_over(self, shared: SharedState) -> None:
         """Say whose iterations are used, and write their logs; evaluate, as another recipe may evaluate otherwise."""
-        self.reporter.say(f"{shared.iteration:,} of {self.last:,} iterations {shared.described(self.recipe)}")
+        self.reporter.say(f"{shared.iteration:,} of {self.last:,} iterations {shared.described(settings(self.recipe))}")
         self.loss_log.begin_with(shared.iteration)
         self.reporter.replay(self.loss_log.train, self.loss_log.validation)
         if self._due(self.evaluate_every):

@@ -9,7 +9,7 @@ from trainings import QUIET
 
 from figura.base.errors import UserError
 from figura.commands import state_tables, states
-from figura.training.states import StateStore
+from figura.training.state_store import StateStore
 from figura.training.trainer import Trainer
 
 

@@ -27,7 +27,7 @@ def run_whole(folder: Path) -> Project:
     """
     project = clone(folder)
     # ["python", "-m", "figura.launch", "train", ...] or ["python", "-m", "stages.train", ...]
-    commands = [one.command[2:] for one in instances(read_yaml(folder / "dvc.yaml"))]
+    commands = [("stages.code",), *(one.command[2:] for one in instances(read_yaml(folder / "dvc.yaml")))]
     words = [[one[0].removeprefix("stages."), *one[1:]] if one[0] != "figura.launch" else one[1:] for one in commands]
     words.sort(key=lambda one: ORDER.index(one[0]))
     subprocess.run([sys.executable, "-c", IN_ONE_PROCESS, json.dumps(words)], cwd=folder, env=ENVIRONMENT, check=True)

@@ -6,6 +6,7 @@ from typing import Any
 from figura.base.yaml12 import read_yaml
 
 ROOT = Path(__file__).parents[2]
+CODE = "stages/dvc.yaml:code"
 OF_A_RECIPE = ("train", "eval-dump", "metrics")
 
 
@@ -38,5 +39,6 @@ def judging(recipe: str, folder: Path = ROOT) -> set[str]:
 
 
 def stages(folder: Path = ROOT) -> set[str]:
-    first = {"code", *(f"prepare@{name}" for name in datasets(folder))}
+    """Return the stages of `dvc.yaml`, which has all but `CODE`."""
+    first = {f"prepare@{name}" for name in datasets(folder)}
     return first.union(*(stages_of(name) | judging(name, folder) for name in recipes(folder)))

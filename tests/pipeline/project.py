@@ -121,12 +121,12 @@ def clone(folder: Path) -> Project:
 
 
 def source_tree(folder: Path) -> Project:
-    """Copy what git knows or would add, but for dvc.lock, into a folder that is made; and what numba has compiled."""
+    """Copy what git knows or would add, but for lock files, into a folder that is made; and what numba has compiled."""
     command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
     listed = subprocess.run(command, cwd=ROOT, capture_output=True, check=True, text=True).stdout.split("\0")
     compiled = [str(path.relative_to(ROOT)) for path in (ROOT / "models").rglob("__pycache__/*.nb[ic]")]
     for name in filter(None, listed + compiled):
-        if name != "dvc.lock" and (ROOT / name).is_file():
+        if Path(name).name != "dvc.lock" and (ROOT / name).is_file():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, folder / name)
     return Project(folder)

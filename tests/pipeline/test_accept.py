@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.dag import CODE
 from pipeline.project import Project
 from pipeline.test_dag import stale
 from pipeline.test_new_recipe import add_recipe
@@ -93,7 +94,7 @@ def test_effects_settings_and_lost_code_are_refused(project: Project) -> None:
     assert project.lock() == lock
 
     edit(project.folder / INTERVALS, "UNUSED = 1")
-    project.run("dvc", "repro", "--single-item", "code", "metrics@pix2pix")  # by code that no commit has
+    project.run("dvc", "repro", "--single-item", CODE, "metrics@pix2pix")  # by code that no commit has
     change(project, INTERVALS, "UNUSED = 1", "UNUSED = 2")
     told = project.run(*ACCEPT, "metrics@pix2pix", code=1).stdout
     assert "code/metrics-pix2pix.json: no commit of this clone has it as dvc.lock names it" in told

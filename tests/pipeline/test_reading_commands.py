@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.dag import consistency, recipes, stages
+from pipeline.dag import CODE, consistency, recipes, stages
 from pipeline.project import Project
 
 pytestmark = pytest.mark.slow
@@ -96,10 +96,10 @@ def test_plots(changed: Project) -> None:
 
 def test_dag_and_status(changed: Project) -> None:
     diagram = said(changed, "dvc", "dag", "--mermaid")
-    assert all(f'["{stage}"]' in diagram for stage in stages())
+    assert all(f'["{stage}"]' in diagram for stage in {CODE, *stages()})
     status = printed(changed, "dvc", "status", "--json")
-    assert status.keys() == {"code", "prepare@people", "train@vunet"}
-    assert status["code"] == ["always changed"]
+    assert status.keys() == {CODE, "prepare@people", "train@vunet"}
+    assert status[CODE] == ["always changed"]
     assert PEOPLE in json.dumps(status["prepare@people"])
 
 

@@ -26,7 +26,7 @@ from figura.recipe.prefix import Prefixes, digest
 from figura.recipe.resolved import resolved
 from figura.recipe.schema import RESULT_SECTIONS
 from figura.training import states
-from figura.training.states import StateStore
+from figura.training.state_store import StateStore
 from figura.training.trainer import Trainer
 
 EACH = QUIET | {"runtime.resume_every": 1}

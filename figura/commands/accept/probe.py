@@ -106,7 +106,8 @@ def leave_state(folder: Path, keep: bool) -> None:
 def names_of_states(trainer: Any, iterations: list[int]) -> dict[int, str]:
     """Return the names that states after some iterations have in the store of this training, if it shares any."""
     try:
-        from figura.training.states import StateStore, share_states
+        from figura.training.state_store import StateStore
+        from figura.training.states import share_states
 
         sharing = share_states(
             trainer.folder, trainer.callbacks, StateStore(trainer.run), evaluate_every=trainer.evaluate_every,

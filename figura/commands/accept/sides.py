@@ -15,7 +15,7 @@ from figura.base.errors import UserError, one_line
 from figura.base.files import git, write_text
 from figura.launch import CUBLAS
 from figura.live.causes import commits_with
-from figura.training.states import SWITCH
+from figura.training.state_store import SWITCH
 
 PROBE = Path(__file__).with_name("probe.py")
 SEVERAL = "import sys; from figura.launch.processes import start; sys.exit(start(sys.argv[1:], {count}, None))"

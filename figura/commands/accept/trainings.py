@@ -14,7 +14,7 @@ from figura.commands.accept.sides import Side
 from figura.commands.accept.visits import Plan, Visit
 from figura.recipe.pipeline import Instance
 from figura.training.resume import TREE, ResumePoints
-from figura.training.states import STATE, StateStore
+from figura.training.state_store import STATE, StateStore
 
 Sides = tuple[Side, Side]
 

@@ -32,7 +32,8 @@ from figura.report.curves import read_histories
 from figura.training.checkpoints import models_in, step_of
 from figura.training.finished import link_or_copy
 from figura.training.resume import TENSORS, TREE, ResumePoints, flatten, unflatten
-from figura.training.states import KEPT, STATE, SharedState, StateStore
+from figura.training.state_store import STATE, SharedState, StateStore
+from figura.training.states import KEPT
 from figura.training.trainer import Trainer
 
 FEW = 4
