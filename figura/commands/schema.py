@@ -158,6 +158,8 @@ def schema(modules: list[str]) -> Json:
 def _types(slot: Slot, homes: dict[str, str]) -> Iterator[tuple[str, type]]:
     """Yield the types of a slot by name: those without a dot, then those of the modules in `homes`."""
     for prefix, module in {**({"": slot.home} if slot.home else {}), **homes}.items():
+        if module == "torch.optim" and slot is not types.OPTIMIZER:
+            continue  # its functions count as injectors
         for public in _public(module):
             name = f"{prefix}.{public}".lstrip(".")
             kind = find_type(name, slot, "", ErrorCollector(Path()))

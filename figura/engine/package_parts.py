@@ -1,10 +1,11 @@
-"""Networks and losses of other packages, by their own names: `timm.create_model`, `torch.nn.L1Loss`, `lpips.LPIPS`.
+"""Networks, losses and injectors of other packages by their own names: `timm.create_model`, `lpips.LPIPS`, `torch.cat`.
 
 `figura.recipe.types` loads this module by name if a type is no class of figura's own kind. Each function here returns a
 class that takes the arguments of the type, so that a recipe is checked as against a class of figura's.
 """
 
 import inspect
+import sys
 import typing
 from collections.abc import Callable
 from functools import cache, partial
@@ -13,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from figura.interfaces import Loss, batch_size, split_batch
+from figura.interfaces import Loss, Operation, batch_size, split_batch
 from figura.recipe.stand_ins import annotations, parameters, stand_in
 
 ALIKE = 1e-4
@@ -115,3 +116,84 @@ def loss_of(kind: Any) -> type[PackageLoss] | None:
     own = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
     forward.__signature__ = roles.replace(parameters=[own, *roles.parameters.values()])  # type: ignore[attr-defined]
     return stand_in(kind, PackageLoss, {"__init__": init, "forward": forward}, arguments, hints)
+
+
+class PackageOperation(Operation):
+    """An injector of another package: a function, or a module without parameters, that makes tensors of tensors.
+
+    Args:
+        call: the function or module.
+        inputs: the tensors by parameter, or in a list, in their order; a parameter that takes several has a list.
+        output: name of the result, or those of a list or tuple of tensors, in their order.
+    """
+
+    def __init__(
+        self, call: Callable[..., Any], inputs: dict[str, str | list[str]] | list[str | list[str]],
+        output: str | list[str],
+    ) -> None:  # fmt: skip
+        self.inputs = list(inputs.values() if isinstance(inputs, dict) else inputs)
+        self.parameters = list(inputs) if isinstance(inputs, dict) else None
+        reads = [name for one in self.inputs for name in ([one] if isinstance(one, str) else one)]
+        super().__init__(reads, [output] if isinstance(output, str) else output)
+        if isinstance(call, nn.Module) and any(True for _ in call.parameters()):
+            raise ValueError("it has parameters; declare it in `networks`, and call it by Forward")
+        self.call = call
+
+    def compute(self, tensors: list[Tensor], step: int) -> list[Tensor]:
+        """Return the results; raises ValueError unless they are as many tensors as `output` has names."""
+        if isinstance(self.call, nn.Module):
+            self.call.to(tensors[0].device)
+        source, versions = iter(tensors), [one._version for one in tensors]
+        given = [next(source) if isinstance(one, str) else [next(source) for _ in one] for one in self.inputs]
+        if self.parameters is None:
+            made = self.call(*given)
+        else:
+            made = self.call(**dict(zip(self.parameters, given, strict=True)))
+        if versions != [one._version for one in tensors]:
+            raise ValueError("it changes its input, which others read, too; one that returns a new tensor is needed")
+        results = list(made) if isinstance(made, list | tuple) else [made]
+        if len(results) != len(self.adds) or not all(isinstance(one, Tensor) for one in results):
+            kinds = ", ".join(type(one).__name__ for one in results)
+            raise ValueError(f"gives {kinds}; {len(self.adds)} tensors are needed, one for each name of `output`")
+        return results
+
+    def is_separate(self, tensors: list[Tensor]) -> bool:
+        """Whether the results of an example do not depend on the others of a batch; True for random ones."""
+        before = torch.random.get_rng_state()
+        whole = self.compute(tensors, 0)
+        if not torch.equal(before, torch.random.get_rng_state()):
+            return True  # they cannot be compared
+        try:
+            each = [self.compute([one[i : i + 1] for one in tensors], 0) for i in range(len(tensors[0]))]
+        except (RuntimeError, ValueError, IndexError, TypeError):
+            return False
+        return all(
+            all(len(part) == 1 for part in parts) and torch.allclose(torch.cat(parts), one, rtol=ALIKE, equal_nan=True)
+            for one, parts in zip(whole, zip(*each, strict=True), strict=True)
+        )
+
+
+@cache
+def injector_of(part: Any) -> type[PackageOperation] | None:
+    """Return a class of injectors that call `part`, a function or a module; None for others, as of Python's library."""
+    if (getattr(part, "__module__", None) or "builtins").partition(".")[0] in sys.stdlib_module_names:
+        return None
+    is_module = isinstance(part, type) and issubclass(part, nn.Module) and part is not nn.Module
+    if not is_module and not inspect.isroutine(part):
+        return None
+    try:
+        known = list(inspect.signature(part).parameters.values())
+    except ValueError:  # PyTorch's own functions in C++ say nothing about their arguments
+        known = [inspect.Parameter("arguments", inspect.Parameter.VAR_KEYWORD)]
+    more = [one for one in known if one.kind is one.VAR_KEYWORD]
+    named = [one for one in known if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)]
+    named = [one.replace(kind=one.KEYWORD_ONLY) for one in named]
+    if not is_module:  # which of a function's parameters are inputs, the recipe says
+        named = [one.replace(default=None) for one in named]
+    own = [one.replace(kind=one.KEYWORD_ONLY) for one in parameters(PackageOperation.__init__, without=2)]
+    hints = {one.name: one.annotation for one in own} | (annotations(part.__init__) if is_module else {})
+
+    def init(self: PackageOperation, *, inputs: Any, output: Any, **given: Any) -> None:
+        PackageOperation.__init__(self, part(**given) if is_module else partial(part, **given), inputs, output)
+
+    return stand_in(part, PackageOperation, {"__init__": init}, inspect.Signature([*own, *named, *more]), hints)

@@ -71,7 +71,7 @@ class Slot:
 
 
 SCHEDULE = Slot("schedule", "figura.interfaces.Schedule", home="figura.schedules")
-INJECTOR = Slot("injector", "figura.interfaces.Injector", home="figura.injectors")
+INJECTOR = Slot("injector", "figura.interfaces.Injector", "figura.injectors", "figura.engine.package_parts.injector_of")
 DATASET = Slot("dataset", "figura.interfaces.ExampleDataset")
 PHOTOS = Slot("photos", "figura.prediction.inputs.PhotoExamples")
 COMPARISON = Slot("comparison", "figura.prediction.comparison.Comparison")
@@ -157,7 +157,7 @@ def _parts(module: Any, name: str | None = None) -> Iterator[tuple[str, Any]]:
                 home = _import(".".join((module.__name__, *parts)))
                 yield from ((one, getattr(home, one)) for one in names)
     if not os.environ.get(TRUSTED_ONLY):
-        yield from ((one, found) for one in public if inspect.isfunction(found := getattr(module, one, None)))
+        yield from ((one, found) for one in public if inspect.isroutine(found := getattr(module, one, None)))
 
 
 def _why_not(kind: Any, slot: Slot) -> str:
@@ -165,6 +165,8 @@ def _why_not(kind: Any, slot: Slot) -> str:
         return f"it is no {slot.base.__name__}"
     if slot is SCORE:
         return "it is a function; a class of torchmetrics counts"
+    if slot is INJECTOR:
+        return "functions of Python's own library are none"
     return f"a function counts if it is annotated to return a torch.{'nn.Module' if slot is NETWORK else 'Tensor'}"
 
 

@@ -18,7 +18,7 @@ from figura.base.error_collector import ErrorCollector
 from figura.base.modes import evaluating
 from figura.engine.build import build_injectors, build_losses
 from figura.engine.data import Mixture, collated
-from figura.engine.package_parts import PackageLoss
+from figura.engine.package_parts import PackageLoss, PackageOperation
 from figura.engine.step import Step
 from figura.engine.weights import to_device
 from figura.interfaces import ExampleDataset, Injector, Networks, Records, State
@@ -50,8 +50,12 @@ def sanity_check(
 
 
 def depends_on_ranks(steps: Mapping[str, Step]) -> bool:
-    """Whether a resumed training is checked again: a package's loss may need one process, and there may be more now."""
-    return any(isinstance(one.loss, PackageLoss) for step in steps.values() for one in step.losses.values())
+    """Whether a resumed training is checked again: a package's part may need one process, and there may be more now."""
+    return any(
+        any(isinstance(one.loss, PackageLoss) for one in step.losses.values())
+        or any(isinstance(one.injector, PackageOperation) for one in step.injectors.values())
+        for step in steps.values()
+    )
 
 
 class _SanityCheck:
@@ -90,15 +94,13 @@ class _SanityCheck:
             view = dict(State(state).detached(step.detach))
             entries = {key: e for key, e in step.injectors.items() if getattr(e, "only", None) != "evaluation"}
             before = view.keys() | set()
-            self._inject(entries, f"steps.{name}.injectors", view)
+            self._inject(entries, f"steps.{name}.injectors", view, self._in_parts(name))
             state |= {key: value for key, value in view.items() if key not in before}
             self._learn(name, view)
 
     def _learn(self, name: str, view: Values) -> None:
         """Compute the losses of a step and the gradient of their sum, which frees the graph as in training."""
         trains = self.recipe.steps[name].trains
-        ranks = dist.get_world_size() if dist.is_initialized() else 1
-        in_parts = ranks > 1 or self.recipe.parts(name) > 1
         trained = [p for n in trains for p in self.networks.live[n].parameters() if p.requires_grad]
         learned: list[Tensor] = []
         for loss, weighted in build_losses(self.recipe, name, self.device).items():
@@ -106,7 +108,7 @@ class _SanityCheck:
                 continue
             key, read = f"losses.{loss}", {k: view[k] for k in weighted.inputs.values()}
             mean = self._tried(key, lambda: weighted.values(loss, view)[loss].mean(), read)  # noqa: B023
-            if mean is not None and in_parts and isinstance(weighted.loss, PackageLoss):
+            if mean is not None and self._in_parts(name) and isinstance(weighted.loss, PackageLoss):
                 self._is_mean(weighted.loss, {role: view[one] for role, one in weighted.inputs.items()}, key)
             reaches = None if mean is None else self._tried(key, lambda: _reaches(mean, trained), read)  # noqa: B023
             if reaches:
@@ -115,6 +117,10 @@ class _SanityCheck:
                 self.errors.add(key, f"depends on nothing that its step {name!r} trains ({', '.join(trains)})")
         if learned:
             torch.autograd.grad(torch.stack(learned).sum(), trained, allow_unused=True)
+
+    def _in_parts(self, step: str) -> bool:
+        """Whether a step computes a batch in parts: by accumulation, or in several processes."""
+        return self.recipe.parts(step) > 1 or (dist.is_initialized() and dist.get_world_size() > 1)
 
     def _is_mean(self, loss: PackageLoss, roles: Values, key: str) -> None:
         """Add an error unless the loss of a batch is the mean of the losses of its parts."""
@@ -138,7 +144,7 @@ class _SanityCheck:
             self._inject(grid.injectors, f"evaluate.grids.{name}.injectors", view)
             self._formats(grid.save, view, f"evaluate.grids.{name}.save")
 
-    def _inject(self, entries: Mapping[str, Declaration], key: str, view: Values) -> None:
+    def _inject(self, entries: Mapping[str, Declaration], key: str, view: Values, in_parts: bool = False) -> None:
         """Run injectors on `view`, and add their outputs to it."""
         for name, injector in zip(entries, build_injectors(dict(entries), key), strict=True):
             if not set(injector.reads) <= view.keys():
@@ -150,6 +156,17 @@ class _SanityCheck:
             if self._tried(f"{key}.{name}", lambda: self._called(injector, state), read) is not None:  # noqa: B023
                 self._declared(injector, state.keys() - before, f"{key}.{name}")
                 view |= {added: state[added] for added in injector.adds if added in state}
+                if in_parts and isinstance(injector, PackageOperation):
+                    self._is_separate(injector, [read[one] for one in injector.reads], f"{key}.{name}")
+
+    def _is_separate(self, injector: PackageOperation, tensors: list[Tensor], key: str) -> None:
+        """Add an error unless each example has results of its own."""
+        if self._tried(key, lambda: injector.is_separate(tensors), {}) is False:
+            self.errors.add(
+                key,
+                "what it makes of an example depends on the others of the batch, so parts of a batch (accumulation, "
+                "several processes) would give other results; train in one part and one process",
+            )
 
     def _called(self, injector: Injector, state: State) -> bool:
         injector(state, self.networks, self.last)

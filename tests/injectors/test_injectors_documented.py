@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
+import torch
 from ruamel.yaml import YAML
 
 import figura.injectors
@@ -41,12 +42,27 @@ def test_an_example_can_be_built(section, example):
         kind, arguments = declared.pop("type"), declared
     if kind.startswith("pytorch_optimizer."):
         pytest.importorskip("pytorch_optimizer", reason="needs the extra `optimizers`")
+    if kind.startswith(("kornia.", "torchvision.")):
+        pytest.importorskip(kind.partition(".")[0])
     errors = ErrorCollector(Path("recipe"))
     if section == "Optimizers":
         check_arguments(find_type(kind, SLOTS[section], "key", errors), arguments, "key", errors, ("params",))
     else:
         construct(kind, arguments, SLOTS[section], "key", errors)
     assert errors.lines == []
+
+
+OF_PYTORCH = [example for section, example in EXAMPLES if section == "Injectors" and "{type: torch." in example]
+
+
+@pytest.mark.parametrize("example", OF_PYTORCH)
+def test_an_example_of_pytorch_computes(example):
+    declared = YAML(typ="safe").load(example)
+    injector = construct(declared.pop("type"), declared, INJECTOR, "key", ErrorCollector(Path("recipe")))
+    values = {name: torch.rand(2, 1 if name == "grey" else 3, 24, 24) for name in injector.reads}
+    results = injector.compute(list(values.values()), 0)
+    assert len(results) == len(injector.adds)
+    assert all(result.numel() for result in results)
 
 
 def test_there_are_examples_of_every_injector():
