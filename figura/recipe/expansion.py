@@ -2,8 +2,9 @@
 
 `extends: reconstruction` names an entry of the same map, a dotted key such as `steps.generator` one elsewhere, and
 `params.yaml#metrics.scores` one of another file. The entry then has the keys of that one, except those that it has
-itself. The `injectors` of steps, modes and grids are combined by name, each in the same way; other values are replaced
-whole. Of a step, modes and grids take the injectors alone, without their gates.
+itself. The `injectors` of steps, modes and grids are combined by name, each in the same way, in the order of that one
+with further ones last, or, if all of them are named, in their own order. Other values are replaced whole. Of a step,
+modes and grids take the injectors alone, without their gates.
 
 DVC does not follow `extends`: the manifest of a stage has what its recipe takes from other files
 (`figura/code/manifests.py`), and within a file an entry extends only what makes the stage run again (`SOURCES`).
@@ -92,6 +93,8 @@ class _Expansion:
     def _inherit(self, path: Key, own: Any, base: Any, source: str) -> None:
         if isinstance(own, dict) and isinstance(base, dict):
             self.errors.origins |= {".".join((*path, key)): f"{source}.{key}" for key in base if key not in own}
+            if path[-1] == "injectors" and base.keys() <= own.keys():
+                return  # in the order in which all are named
             both = deepcopy(base) | own
             own.clear()
             own.update(both)
