@@ -8,7 +8,6 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-PACKAGE = __name__.rpartition(".")[0]
 TRUSTED = "--trusted-types-only"  # the current folder may be untrusted: its modules must not be importable
 
 
@@ -121,8 +120,10 @@ def _command_of_system(name: str) -> str | None:
 def _version() -> str:
     from importlib.metadata import PackageNotFoundError, version
 
+    from figura.base.errors import DISTRIBUTION
+
     try:
-        return f"figura {version(PACKAGE)}"
+        return f"figura {version(DISTRIBUTION)}"
     except PackageNotFoundError:
         return f"figura is not installed; this is the code in {Path(__file__).parent}"
 
@@ -152,4 +153,12 @@ def overview() -> str:
     for group, commands in COMMANDS.items():
         lines += [f"{group}:", *(f"  {name:<10}{command.purpose}" for name, command in commands.items()), ""]
     more = "figura SYSTEM.COMMAND runs a system's own command, models/SYSTEM/COMMAND.py."
-    return "\n".join([*lines, more, "figura COMMAND --help says more; --version."])
+    return "\n".join([*lines, more, "figura COMMAND --help says more; --version.", *_missing()])
+
+
+def _missing() -> list[str]:
+    """Return, as a line of the help, what the pipeline needs and is not installed."""
+    from figura.base.errors import DISTRIBUTION, EXTRA
+
+    missing = ", ".join(name for name in EXTRA if importlib.util.find_spec(name) is None)
+    return [f"Not installed: {missing}. `pip install '{DISTRIBUTION}[train]'` brings them."] if missing else []

@@ -43,7 +43,7 @@ def main(options: list[str]) -> None:
     before = {path: entries(path.read_text()) for path in PURPOSES}
     locked = before[USE] | before[CUDA] | before[DEV]
     groups = ["--group", "audit", "--group", "docs"]
-    extras = ["--extra", "s3", "--extra", "build"]
+    extras = ["--extra", "train", "--extra", "s3", "--extra", "build"]
     everything = compiled(["pyproject.toml", *extras, "--extra", "dev", *groups, *options], locked)
     used = compiled(["pyproject.toml", *extras], everything)
     # for Windows, PyPI has PyTorch's build for CPUs

@@ -17,7 +17,7 @@ import toy
 import toy_photos
 from dvc.env import DVC_STAGE
 
-from figura.base.errors import UserError
+from figura.base.errors import EXTRA, UserError
 from figura.base.yaml12 import to_yaml
 from figura.code.manifests import KEPT
 from figura.live.causes import causes, format_causes, print_causes, read_lock
@@ -308,7 +308,7 @@ def test_without_a_lock_that_can_be_read_a_stage_never_ran(project, text):
 
 def test_training_and_predicting_need_no_dvc_no_tracker_and_no_matplotlib(tmp_path):
     (tmp_path / "sitecustomize.py").write_text(
-        'import sys\nsys.modules |= dict.fromkeys(("dvc", "dvclive", "matplotlib", "ruamel"))  # cannot be imported\n'
+        "import os, sys\nsys.modules |= dict.fromkeys(os.environ['WITHOUT'].split())  # cannot be imported\n"
     )
     folders = os.pathsep.join(map(str, (tmp_path, ROOT, ROOT / "tests")))
     recipe, _ = toy_photos.write_run(tmp_path, {"train.steps": 1})
@@ -316,23 +316,25 @@ def test_training_and_predicting_need_no_dvc_no_tracker_and_no_matplotlib(tmp_pa
     tracked = tmp_path / "tracked.yaml"
     tracked.write_text(to_yaml(toy.changed({"runtime.trackers": ["dvclive"]})))
 
-    def said(*command: object) -> tuple[int, str]:
+    def said(
+        *command: object, without: tuple[str, ...] = ("dvc", "dvclive", "matplotlib", "ruamel")
+    ) -> tuple[int, str]:
         words = [sys.executable, "-m", *map(str, command)]
-        environment = os.environ | {"PYTHONPATH": folders}
+        environment = os.environ | {"PYTHONPATH": folders, "WITHOUT": " ".join(without)}
         done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
         return done.returncode, done.stderr.strip().rpartition("\n")[2]
 
     launch = "figura.launch"
     assert said(launch, "train", recipe, "trained")[0] == 0
-    assert said("figura", "predict", recipe, "trained", "photo.png")[0] == 0
+    assert said("figura", "predict", recipe, "trained", "photo.png", without=EXTRA)[0] == 0
     assert (tmp_path / "predictions/photo.image.png").is_file()
     assert said(launch, "eval_dump", recipe, "trained")[0] == 0
     without = "is not installed, and this needs it; `pip install"
     assert said(launch, "metrics", recipe, "trained", "m.json", "plots") == (
         1,
-        f"error: matplotlib {without} matplotlib`",
+        f"error: matplotlib {without} 'figura-dvc[train]'`",
     )
     told = f"error: {tracked}: runtime.trackers.0: 'dvclive' is not installed; `pip install dvclive`"
     assert said(launch, "train", tracked, "other") == (1, told)
     (tmp_path / "dvc.yaml").write_text("stages: {}\n")
-    assert said("figura", "why") == (1, f"error: dvc {without} dvc`")
+    assert said("figura", "why") == (1, f"error: dvc {without} 'figura-dvc[train]'`")

@@ -11,6 +11,9 @@ T = TypeVar("T")
 LENGTH = 1000
 """Maximum characters of a printed line: its end, which has the advice, and as much of its beginning as fits."""
 LINES = 50
+DISTRIBUTION = "figura-dvc"  # on PyPI, where `figura` is another project's
+EXTRA = ("dvc", "dvclive", "jinja2", "matplotlib", "pandas", "pycocotools", "ruamel", "torchmetrics")
+"""Modules of the extra `train`."""
 WORD = 100  # characters of a word that has a nearest spelling
 
 

@@ -24,7 +24,16 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
 
-from figura.base.errors import Interrupted, UserError, after_signal, memory_asked, one_line, printable
+from figura.base.errors import (
+    DISTRIBUTION,
+    EXTRA,
+    Interrupted,
+    UserError,
+    after_signal,
+    memory_asked,
+    one_line,
+    printable,
+)
 
 MARKER = "FIGURA_INTERRUPTED"
 PR_SET_PDEATHSIG = 1  # from <linux/prctl.h>
@@ -37,8 +46,6 @@ ADVICE = {
     errno.ENOMEM: "make the networks, the pictures or the batch smaller",
 }
 """Advice by errno, where the system's own words do not say what to do."""
-OPTIONAL = {"dvc": "dvc", "matplotlib": "matplotlib", "ruamel": "ruamel.yaml"}
-"""Module -> package that trainings and predictions do without: the DAG and plots need them."""
 LOST_WORKER = re.compile(
     r"DataLoader worker \(pid.{,200}(?:exited unexpectedly|killed by signal: ([\w ]+))|"
     "process pool was terminated abruptly"
@@ -98,8 +105,8 @@ def refusal(error: Exception) -> str | None:
         )
     if lost_rank(error):
         return LEFT_ALONE
-    if isinstance(error, ModuleNotFoundError) and (package := OPTIONAL.get(str(error.name).partition(".")[0])):
-        return f"{package} is not installed, and this needs it; `pip install {package}`"
+    if isinstance(error, ModuleNotFoundError) and (package := str(error.name).partition(".")[0]) in EXTRA:
+        return f"{package} is not installed, and this needs it; `pip install '{DISTRIBUTION}[train]'`"
     if (asked := memory_asked(error)) is not None:
         return f"memory: {asked}; {ADVICE[errno.ENOMEM]}"
     if not isinstance(error, OSError) or error.errno is None:

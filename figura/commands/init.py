@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path, PurePosixPath
 
-from figura.base.errors import UserError, nearest, one_line, printable
+from figura.base.errors import DISTRIBUTION, UserError, nearest, one_line, printable
 from figura.base.files import write_text
 from figura.base.yaml12 import parse_yaml, read_yaml
 from figura.code.closure import code_of, declared_types
@@ -49,7 +49,7 @@ def main(arguments: list[str]) -> None:
     )  # fmt: skip
     args = parser.parse_args(arguments)
     try:
-        version("figura")
+        version(DISTRIBUTION)
     except PackageNotFoundError:
         raise UserError(
             "figura is not installed here, so a project could not import it; `pip install .` in the clone does it"

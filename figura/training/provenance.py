@@ -10,7 +10,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from figura.base.errors import UserError
+from figura.base.errors import DISTRIBUTION, UserError
 from figura.base.files import git, sha256
 from figura.base.manifest import MANIFEST, read_manifest
 from figura.code.closure import code_of, declared_types, is_own
@@ -86,7 +86,7 @@ def process_record() -> dict[str, Any]:
     `commit` is None outside a git repository. figura's version is included if figura is installed; in figura's
     repository, the commit identifies it.
     """
-    packages = package_versions() | ({} if is_own("figura") else {"figura": version("figura")})
+    packages = package_versions() | ({} if is_own("figura") else {"figura": version(DISTRIBUTION)})
     commit = (git("rev-parse", "HEAD") or "").strip() or None
     paths = (":/", ":!*dvc.lock", ":!metrics")
     changed = (git("status", "--porcelain", "--untracked-files=no", "--", *paths) or "").splitlines()

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from figura.base.errors import DISTRIBUTION
 from figura.command import COMMANDS, main, overview
 
 ROOT = Path(__file__).parents[2]
@@ -130,7 +131,7 @@ def test_the_version_of_a_clone_that_is_not_installed(
         raise metadata.PackageNotFoundError(name)
 
     assert main(["--version"]) == 0
-    assert capsys.readouterr().out == f"figura {metadata.version('figura')}\n"
+    assert capsys.readouterr().out == f"figura {metadata.version(DISTRIBUTION)}\n"
     monkeypatch.setattr(metadata, "version", unknown)
     assert main(["--version"]) == 0
     assert capsys.readouterr().out == f"figura is not installed; this is the code in {ROOT / 'figura'}\n"

@@ -14,6 +14,8 @@ import pytest
 from pipeline.project import ENVIRONMENT, Project, source_tree
 from pipeline.tiny_settings import tiny
 
+from figura.base.errors import DISTRIBUTION
+
 pytestmark = pytest.mark.slow
 
 
@@ -88,9 +90,11 @@ def test_it_has_one_package_whose_files_are_those_of_the_repository(wheel: Path,
 
 def test_the_command_answers_without_any_other_package(python: Path) -> None:
     ask = [python, "-c", "from importlib.metadata import distributions as d; print({one.name for one in d()})"]
-    assert subprocess.run(ask, capture_output=True, text=True, check=True).stdout == "{'figura'}\n"
+    assert subprocess.run(ask, capture_output=True, text=True, check=True).stdout == f"{{{DISTRIBUTION!r}}}\n"
     done = subprocess.run([python.with_name("figura"), "--help"], capture_output=True, text=True, check=True)
     assert "usage: figura COMMAND" in done.stdout
+    missing = "Not installed: dvc, dvclive, jinja2, matplotlib, pandas, pycocotools, ruamel, torchmetrics."
+    assert done.stdout.splitlines()[-1] == f"{missing} `pip install '{DISTRIBUTION}[train]'` brings them."
 
 
 def test_a_repository_with_models_of_its_own_becomes_a_project(complete: Path, tmp_path: Path) -> None:
@@ -115,7 +119,7 @@ def test_a_repository_with_models_of_its_own_becomes_a_project(complete: Path, t
     column = history[0].split(",").index("G_L1.raw")
     assert {float(line.split(",")[column]) for line in history[1:]} == {7.0}
     manifest = json.loads((made.folder / "code/train-pix2pix.json").read_text())
-    assert manifest["packages"]["figura"] == metadata.version("figura")
+    assert manifest["packages"][DISTRIBUTION] == metadata.version(DISTRIBUTION)
     assert "models/sizes.py" in manifest["files"]
     assert {path.partition("/")[0] for path in manifest["files"]} == {"models", "stages"}
 

@@ -54,7 +54,7 @@ def needed(requirements: list[str], python: str, extras: set[str]) -> list[Requi
 @pytest.mark.parametrize("python", ["3.11", "3.12", "3.13", "3.14"])
 @pytest.mark.parametrize(
     ("paths", "extras"),
-    [((USE,), ("s3", "build")), ((USE, DEV), ("s3", "build", "dev", "audit", "docs"))],
+    [((USE,), ("train", "s3", "build")), ((USE, DEV), ("train", "s3", "build", "dev", "audit", "docs"))],
     ids=["make run", "make test"],
 )
 def test_what_is_needed_is_locked_and_nothing_else(python: str, paths: tuple[Path], extras: tuple[str]) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 from torch import nn
 
 from figura.base.error_collector import ErrorCollector
+from figura.base.errors import DISTRIBUTION
 from figura.base.files import sha256
 from figura.base.yaml12 import to_yaml
 from figura.commands.export.calls import Call, Example, output_name
@@ -32,7 +33,7 @@ def metadata_of(
     weights = model / f"{call.name}.safetensors"
     facts = {name: value for name in ATTRIBUTES if (value := _plain(call.network, name)) is not None}
     return {
-        "figura": _version("figura"),
+        "figura": _version(DISTRIBUTION),
         "versions": json.dumps({name: _version(name) for name in ("torch", *packages)}),
         "network": call.name,
         "type": recipe.networks[call.name].type,
