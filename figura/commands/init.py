@@ -25,6 +25,7 @@ from figura.base.yaml12 import in_one_line, parse_yaml, read_yaml
 from figura.code.closure import code_of, declared_types
 from figura.commands import parser_of
 from figura.recipe.expansion import extended_files
+from figura.recipe.picture_sizes import fitting
 from figura.systems import PACKAGE, PROJECT
 
 if TYPE_CHECKING:
@@ -45,8 +46,6 @@ HEADER = re.compile(r"^#.*\bdata/params\.yaml:\n((?:#   .*\n)+)", re.MULTILINE)
 """The dataset that a recipe needs, in the comment at its top; without one, it is that of `data/params.yaml`."""
 LONGEST = 90
 """Characters of a section of `data/params.yaml` in one line."""
-SMALLEST, LARGEST = 32, 256
-"""Sizes of pictures that recipes get from data, powers of 2 in between; larger ones are a matter of GPUs."""
 RELATIVE = re.compile(r"rescale: \{relative: \[([\d.]+), ([\d.]+)\]\}  # of (\d+) px")
 """The sizes of training's pictures, relative to those of figura's own data."""
 JUDGE = "pose_consistency"
@@ -115,8 +114,8 @@ def with_data(root: Path, recipes: list[str], found: "Found") -> tuple[list[str]
     text += f"    {found.kind}: {section}\n".replace(": \n", ":\n")
     recipe, lines = files[params], [*found.seen, f"recipe: {recipes[0]}, {params}"]
     own = re.search(r"^    crop_size: (\d+)", recipe, re.MULTILINE)
-    if own and found.side and found.side >= SMALLEST:
-        size = min(1 << found.side.bit_length() - 1, LARGEST)
+    if own and found.side:
+        size = fitting(found.side)
         recipe = re.sub(r"^(    crop_size: )\d+", rf"\g<1>{size}", recipe, flags=re.MULTILINE)
         longer = f" (a step takes {(size / int(own[1])) ** 2:.0f} times as long as at {own[1]})"
         lines.append(f"data.common.crop_size: {size}" + (longer if size > int(own[1]) else ""))
