@@ -32,6 +32,8 @@ SUFFIXES = (
     ".avif", ".bmp", ".gif", ".jfif", ".jpe", ".jpeg", ".jpg", ".mpo", ".png", ".tif", ".tiff", ".webp",
 )  # fmt: skip
 """Suffixes of pictures, in upper or lower case. They choose the files of a folder; the content tells the format."""
+VIDEOS = (".avi", ".m4v", ".mkv", ".mov", ".mp4", ".mpeg", ".mpg", ".webm")
+"""Suffixes of videos, likewise."""
 
 LARGEST = 1 << 30  # maximum bytes of a picture file
 LARGEST_PIXELS = 1 << 28  # maximum pixels of a picture: 0.8 GB as RGB

@@ -16,6 +16,7 @@ from figura.base.yaml12 import read_yaml, to_yaml
 from figura.commands import parser_of
 from figura.recipe.dotted_keys import texts
 from figura.recipe.load import check_recipe, load_recipe
+from figura.recipe.picture_sizes import other_sizes
 from figura.recipe.pipeline import PIPELINE, entries, instances
 from figura.recipe.schema import Recipe
 from figura.recipe.schema_check import check_schema
@@ -56,7 +57,7 @@ def summary(path: Path) -> str:
     check_schema(content, path)
     recipe = check_recipe(content, path)
     errors = ErrorCollector(path)
-    missing = "".join(f"; {one}" for one in absent(recipe, errors))
+    missing = "".join(f"; {one}" for one in [*absent(recipe, errors), *other_sizes(recipe)])
     errors.raise_any()
     losses = [name for name, loss in recipe.losses.items() if loss.weight]
     networks, steps = ", ".join(recipe.networks), ", ".join(recipe.steps)

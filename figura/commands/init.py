@@ -1,5 +1,8 @@
 """Start a project of your own: `figura init [FOLDER]` in an empty folder or a git repository, then `dvc repro`.
 
+With `--data PATH`, on your data: it says what it sees there, and writes the entry of data/params.yaml and the size of
+the recipe.
+
 It gets copies of figura's own files: the pipeline, the recipe, the scripts of its stages, and the code of the systems
 that the recipe needs, which is yours from then on. Files that exist stay: if one of them is in the way, nothing is
 written. Makes the folder a repository of git and DVC unless it is one.
@@ -13,14 +16,20 @@ import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path, PurePosixPath
+from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from figura.base.errors import DISTRIBUTION, UserError, nearest, one_line, printable
 from figura.base.files import write_text
-from figura.base.yaml12 import parse_yaml, read_yaml
+from figura.base.yaml12 import in_one_line, parse_yaml, read_yaml
 from figura.code.closure import code_of, declared_types
 from figura.commands import parser_of
 from figura.recipe.expansion import extended_files
+from figura.recipe.picture_sizes import fitting
 from figura.systems import PACKAGE, PROJECT
+
+if TYPE_CHECKING:
+    from figura.commands.raw_folder import Found
 
 DRAWN = "data/raw/drawn"
 ALWAYS = (
@@ -35,6 +44,10 @@ IN_THE_WAY = ("data.dvc",)
 WEIGHTS = ("start", "losses", "metrics")
 HEADER = re.compile(r"^#.*\bdata/params\.yaml:\n((?:#   .*\n)+)", re.MULTILINE)
 """The dataset that a recipe needs, in the comment at its top; without one, it is that of `data/params.yaml`."""
+LONGEST = 90
+"""Characters of a section of `data/params.yaml` in one line."""
+RELATIVE = re.compile(r"rescale: \{relative: \[([\d.]+), ([\d.]+)\]\}  # of (\d+) px")
+"""The sizes of training's pictures, relative to those of figura's own data."""
 JUDGE = "pose_consistency"
 """The map in `dvc.yaml` of recipes that another recipe's network judges; its stage has the name with a dash."""
 
@@ -47,6 +60,7 @@ def main(arguments: list[str]) -> None:
         "--recipe", action="append", metavar="NAME",
         help=f"of {', '.join(recipe_names())}; several times for several; default: {recipe_names()[0]}",
     )  # fmt: skip
+    parser.add_argument("--data", type=Path, metavar="PATH", help="folder of your data, which then chooses the recipe")
     args = parser.parse_args(arguments)
     try:
         version(DISTRIBUTION)
@@ -54,7 +68,15 @@ def main(arguments: list[str]) -> None:
         raise UserError(
             "figura is not installed here, so a project could not import it; `pip install .` in the clone does it"
         ) from None
-    for line in write_project(args.folder, list(dict.fromkeys(args.recipe or recipe_names()[:1]))):
+    recipes, own = list(dict.fromkeys(args.recipe or recipe_names()[:1])), dict[str, str]()
+    if args.data:
+        from figura.commands.raw_folder import look
+
+        found = look(args.data)
+        recipes = list(dict.fromkeys(args.recipe or [found.recipe]))
+        lines, own = with_data(args.folder, recipes, found)
+        print(printable("\n".join(lines)))
+    for line in write_project(args.folder, recipes, own):
         print(printable(line))
 
 
@@ -63,13 +85,65 @@ def recipe_names() -> list[str]:
     return list(_variables()["recipes"])
 
 
-def write_project(root: Path, recipes: list[str]) -> list[str]:
+def with_data(root: Path, recipes: list[str], found: "Found") -> tuple[list[str], dict[str, str]]:
+    """Return lines on the data that were found, and the files of a project that they change, by their paths.
+
+    Raises:
+        UserError: the recipe is not for such data.
+    """
+    if len(recipes) > 1:
+        raise UserError(f"--recipe {', '.join(recipes)}: --data is for one recipe; name one")
+    files = project_files(recipes)
+    entry, before = _variables()["recipes"][recipes[0]], files["data/params.yaml"]
+    name, params = entry["data"], entry["params"]
+    needs = parse_yaml(before, "data/params.yaml")["datasets"][name]["kind"]
+    needs = {"catalogue": "paired", "day_night": "unpaired"}.get(needs, needs)
+    if needs != found.kind and {needs, found.kind} & {"paired", "unpaired"}:
+        raise UserError(
+            f"--recipe {recipes[0]}: it learns from data of kind {needs}; {found.source} has {found.seen[0]}, for the "
+            f"recipe {found.recipe}"
+        )
+    source, project = found.source.resolve(), root.resolve()
+    inside = source.is_relative_to(project)
+    section = in_one_line(found.section)
+    if len(section) > LONGEST:
+        section = "".join(f"\n      {key}: {in_one_line(value)}" for key, value in found.section.items())
+    place = (source.relative_to(project) if inside else source).as_posix()
+    keys: dict[str, object] = {"kind": found.kind, "source": place, "seed": 7, "max_rejected": 0.05}
+    text = f"  {name}:\n" + "".join(f"    {key}: {in_one_line(value)}\n" for key, value in keys.items())
+    text += f"    {found.kind}: {section}\n".replace(": \n", ":\n")
+    recipe, lines = files[params], [*found.seen, f"recipe: {recipes[0]}, {params}"]
+    own = re.search(r"^    crop_size: (\d+)", recipe, re.MULTILINE)
+    if own and found.side:
+        size = fitting(found.side)
+        recipe = re.sub(r"^(    crop_size: )\d+", rf"\g<1>{size}", recipe, flags=re.MULTILINE)
+        longer = f" (a step takes {(size / int(own[1])) ** 2:.0f} times as long as at {own[1]})"
+        lines.append(f"data.common.crop_size: {size}" + (longer if size > int(own[1]) else ""))
+    if found.direction:
+        recipe = re.sub(r"^(    direction: )\w+", rf"\g<1>{found.direction}", recipe, flags=re.MULTILINE)
+        lines.append(f"data.common.direction: {found.direction}")
+    recipe = RELATIVE.sub(_absolute, recipe)
+    lines += ["data/params.yaml:", text.rstrip()]
+    if not inside:
+        lines.append(f"to share the project, move the data to data/raw/{source.name}, and change `source`")
+    return lines, {"data/params.yaml": kept(before, "datasets", ()) + text, params: recipe}
+
+
+def _absolute(limits: re.Match[str]) -> str:
+    """Return sizes in pixels: pictures of any size are then trained on as large as validation has them."""
+    low, high = (round(float(limit) * int(limits[3])) for limit in limits.group(1, 2))
+    return f"rescale: {{absolute: [{low}, {high}]}}  # the longer side, px"
+
+
+def write_project(root: Path, recipes: list[str], own: Mapping[str, str] = MappingProxyType({})) -> list[str]:
     """Write a project with these recipes into a folder; return what was done, and what to do next, in lines.
+
+    `own` has the texts of files that differ from figura's.
 
     Raises:
         UserError: figura has no such recipe, or a file is in the way.
     """
-    files = project_files(recipes)
+    files = {**project_files(recipes), **own}
     taken = [path for path in files if path not in KEPT and os.path.lexists(root / path)]
     modules = {f"{PurePosixPath(path).parent}.py" for path in files if path.endswith(".py")}  # packages would hide them
     taken += [name for name in sorted({*IN_THE_WAY, *modules}) if os.path.lexists(root / name)]
@@ -100,10 +174,11 @@ def write_project(root: Path, recipes: list[str]) -> list[str]:
         lines.append(f"next: cd {shlex.quote(str(root))}")
     lines.append("next: git add these files, and git commit: experiments start from a commit")
     datasets = parse_yaml(files["data/params.yaml"], "data/params.yaml")["datasets"]
-    if sources := sorted({one["source"] for one in datasets.values()} - {DRAWN}):
+    if not own and (sources := sorted({one["source"] for one in datasets.values()} - {DRAWN})):
         params = ", ".join(_variables()["recipes"][name]["params"] for name in recipes)
         return [*lines, f"next: bring {', '.join(sources)}, as the comment at the top of {params} says; then dvc repro"]
-    return [*lines, "next: dvc repro (draws data and trains on them: minutes)"]
+    work = "prepares the data" if own else "draws data"
+    return [*lines, f"next: dvc repro ({work} and trains on them: minutes)"]
 
 
 def project_files(recipes: Collection[str]) -> dict[str, str]:
@@ -122,7 +197,8 @@ def project_files(recipes: Collection[str]) -> dict[str, str]:
     entries = {name: variables["recipes"][name] for name in recipes}
     judged = [name for name, entry in variables[JUDGE].items() if {name, entry["model"].split("/")[1]} <= {*recipes}]
     params = [entry["params"] for entry in entries.values()] + [variables[JUDGE][name]["params"] for name in judged]
-    params += sorted({str(file) for path in params for file in extended_files(read_yaml(PROJECT / path))} - {*params})
+    for path in params:  # which grows: what a recipe extends may extend others
+        params += sorted({str(file) for file in extended_files(read_yaml(PROJECT / path))} - {*params})
     files = {
         "dvc.yaml": _pipeline(recipes, judged),
         "data/params.yaml": _datasets(entries),

@@ -18,6 +18,7 @@ from figura.base.files import open_regular, read_bytes, short_name
 from figura.base.pictures import (
     LARGEST,
     SUFFIXES,
+    VIDEOS,
     Pixels,
     Reading,
     decode_raw,
@@ -27,8 +28,6 @@ from figura.base.pictures import (
 )
 from figura.interfaces import Example
 from figura.prediction.video import no_stderr
-
-VIDEOS = (".avi", ".m4v", ".mkv", ".mov", ".mp4", ".mpeg", ".mpg", ".webm")
 
 USUAL_RATE, FASTEST = 25.0, 480  # frames per second
 VARIABLE = "videos have a variable frame rate: at a constant one, frames are repeated or left out to keep their times"

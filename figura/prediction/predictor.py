@@ -254,7 +254,7 @@ def _warn(runner: "Runner") -> None:
 
 def _check_source(source: Path, target: Path) -> None:
     """Raise UserError if the source is not one video that can be opened, or is the target."""
-    from figura.prediction.inputs import VIDEOS
+    from figura.base.pictures import VIDEOS
 
     if source.suffix.lower() not in VIDEOS:
         raise UserError(f"{source}: no video; videos end in {', '.join(VIDEOS)}")

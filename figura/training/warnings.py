@@ -7,6 +7,7 @@ from torch import nn
 
 from figura.base.error_collector import ErrorCollector
 from figura.engine.step import Step
+from figura.recipe.picture_sizes import other_sizes
 from figura.recipe.schema import Declaration, Recipe
 from figura.recipe.trial import is_try
 from figura.recipe.types import build_schedule, partial_names
@@ -15,7 +16,7 @@ from figura.recipe.types import build_schedule, partial_names
 def warnings(recipe: Recipe, steps: Mapping[str, Step], last: int) -> list[str]:
     """Return all warnings about a training of `last` iterations; a try always ends before schedules and gates do."""
     late = [] if recipe.train.try_ else late_schedules(recipe, last) + late_gates(recipe, last)
-    return [*from_tries(recipe), *left_out(recipe, steps), *late, *upset_norms(steps)]
+    return [*other_sizes(recipe), *from_tries(recipe), *left_out(recipe, steps), *late, *upset_norms(steps)]
 
 
 def from_tries(recipe: Recipe) -> list[str]:

@@ -15,7 +15,7 @@ from figura.base.sampling import evenly_spaced
 from figura.data.formats.pair_files import LAYOUTS, Fault, find_pairs, load_pair, with_channels
 from figura.data.formats.prepared import Manifest, without_split
 from figura.interfaces import Example, ExampleDataset
-from models.images.argument_types import Sides, sides
+from models.images.argument_types import Load, Sides, crop_and_load
 from models.images.augmentation import PairAugmentation, augment
 
 LEVELS = 16  # of each channel of an input, in a palette
@@ -31,10 +31,10 @@ class ImagePairs(ExampleDataset):
 
     `direction` selects which of A and B is the input x and which the target y. Each image is converted to `x_channels`
     or `y_channels` (1 is grey), resized to `load_size` and cropped to `crop_size`, both a side or (height, width) in
-    pixels; `load_size` defaults to the same. If the sizes differ, the crop is at a random position, the same for x and
-    y; then the transforms of `augmentation` follow. Images shrink by area and grow bicubically. Those named in
-    `label_maps` are resized by nearest neighbour, which creates no new colours. A|B images are cut in halves first, so
-    that they do not bleed into each other.
+    pixels; `load_size` defaults to the same, and 1.03 is a factor of it, rounded. If the sizes differ, the crop is at a
+    random position, the same for x and y; then the transforms of `augmentation` follow. Images shrink by area and grow
+    bicubically. Those named in `label_maps` are resized by nearest neighbour, which creates no new colours. A|B images
+    are cut in halves first, so that they do not bleed into each other.
 
     An example has `x` and `y`, float32 `(channels, height, width)` in [-1, 1] (v / 127.5 - 1), RGB or grey; `index`, an
     integer; `name`, the file's name without suffix. With `baselines`, the name of a split, an example also has three
@@ -65,7 +65,7 @@ class ImagePairs(ExampleDataset):
         split: str,
         direction: Literal["a_to_b", "b_to_a"],
         crop_size: Sides,
-        load_size: Sides | None = None,
+        load_size: Load | None = None,
         x_channels: Literal[1, 3] = 3,
         y_channels: Literal[1, 3] = 3,
         label_maps: tuple[Side, ...] = (),
@@ -73,10 +73,7 @@ class ImagePairs(ExampleDataset):
         baselines: str | None = None,
     ) -> None:
         self.direction = direction
-        self.crop_size = sides(crop_size)
-        self.load_size = self.crop_size if load_size is None else sides(load_size)
-        if any(crop > load for crop, load in zip(self.crop_size, self.load_size, strict=True)):
-            raise ValueError(f"crop_size {crop_size}: at most load_size, {load_size}, is needed in both directions")
+        self.crop_size, self.load_size = crop_and_load(crop_size, load_size)
         self.channels: dict[Side, Literal[1, 3]] = {"x": x_channels, "y": y_channels}
         self.label_maps = frozenset(label_maps)
         self.augmentation = augmentation

@@ -11,7 +11,7 @@ from figura.base.errors import UserError
 from figura.base.pictures import SUFFIXES, decode_raw, picture_files
 from figura.data.formats.prepared import Manifest, without_split
 from figura.interfaces import Example, ExampleDataset
-from models.images.argument_types import Sides, sides
+from models.images.argument_types import Load, Sides, crop_and_load
 from models.images.augmentation import augment
 from models.images.augmentation_settings import GeometricTransforms, PairAugmentation
 from models.images.pairs import normalised, resized
@@ -25,9 +25,8 @@ class UnpairedImages(ExampleDataset):
     With `direction` a_to_b, example i has picture i of A as x, and as y a picture of B, drawn independently of i and in
     each epoch anew; with b_to_a it is the other way round. `order: listed` takes picture i of both, so that an
     evaluation sees each of them. A side that has fewer pictures begins again: there are as many examples as pictures in
-    the larger one. Each picture is resized to `load_size` and cropped to `crop_size`, both a side or (height, width) in
-    pixels, at a random position if they differ; then `augmentation` follows. x and y are cropped and augmented
-    independently.
+    the larger one. Each picture is resized to `load_size` and cropped to `crop_size`, as those of `images.ImagePairs`,
+    at a random position if they differ; then `augmentation` follows. x and y are cropped and augmented independently.
 
     An example has `x` and `y`, float32 `(3, height, width)` in [-1, 1] (v / 127.5 - 1), RGB; `index`, an integer;
     `name`, the path of x without suffix. With `truth`, an example also has `truth`, what x looks like on the other
@@ -57,16 +56,13 @@ class UnpairedImages(ExampleDataset):
         root: str,
         split: str,
         crop_size: Sides,
-        load_size: Sides | None = None,
+        load_size: Load | None = None,
         direction: Literal["a_to_b", "b_to_a"] = "a_to_b",
         augmentation: GeometricTransforms | None = None,
         order: Literal["random", "listed"] = "random",
         truth: bool = False,
     ) -> None:
-        self.crop = sides(crop_size)
-        self.load = self.crop if load_size is None else sides(load_size)
-        if any(crop > load for crop, load in zip(self.crop, self.load, strict=True)):
-            raise ValueError(f"crop_size {crop_size}: at most load_size, {load_size}, is needed in both directions")
+        self.crop, self.load = crop_and_load(crop_size, load_size)
         if truth and direction != "a_to_b":
             raise ValueError("truth: it is known of A's pictures alone, with direction a_to_b")
         self.augmentation = None if augmentation is None else PairAugmentation(both=augmentation)

@@ -1,5 +1,6 @@
 """`figura check` finds before a training what would end it: rates, sizes, and data and weights that are not there."""
 
+import json
 import shutil
 from pathlib import Path
 
@@ -83,3 +84,24 @@ def test_data_that_no_stage_depends_on(check):
         "data/prepared/own is no dependency in dvc.yaml of train@painter; write `data: own` into the "
         "entry 'painter' of its `recipes`"
     )
+
+
+@pytest.mark.parametrize(
+    ("train", "size"),
+    [
+        ({"sizes": {"256x256": 3, "40x40": 1}}, 256),
+        ({"a": {"sizes": {"300x200": 2}}, "b": {"sizes": {"300x200": 2}}}, 128),
+        ({"sizes": {"900x1200": 4}}, 256),
+        ({"sizes": {"63x63": 4}}, None),
+        ({"sizes": {"16x16": 4}}, None),  # 32 is the smallest that is proposed
+        ({"image_width_quantiles": {"0.50": 640.0}}, None),
+    ],
+)
+def test_pictures_much_larger_than_what_is_trained(train, size, check):
+    """The recipe trains at 32 pixels."""
+    Path("data/prepared/pairs/statistics.json").write_text(json.dumps({"train": train}))
+    status, lines = check({})
+    assert status == 0
+    first = next(iter(train.get("sizes") or train.get("a", {}).get("sizes", {"": 0}))).replace("x", " x ")
+    told = f"; {first} pictures, trained at 32: `-S painter.yaml:data.common.crop_size={size}`"
+    assert lines[0].endswith(told) if size else "pictures, trained" not in lines[0]

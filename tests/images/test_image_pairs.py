@@ -1,6 +1,7 @@
 """Pairs of images: which files make a pair and what is read of them, and the examples of the dataset."""
 
 import re
+from pathlib import Path
 
 import cv2
 import numpy as np
@@ -8,8 +9,10 @@ import pytest
 from pictures_by_hand import bytes_of, noise, write
 
 from figura.base.errors import UserError
+from figura.base.yaml12 import read_yaml
 from figura.data.formats.pair_files import Fault, Loaded, Pair, find_pairs, load_pair, with_channels
 from figura.data.preparation.outcome import write_manifest
+from models.images.argument_types import crop_and_load
 from models.images.pairs import ImagePairs, resized
 
 
@@ -231,6 +234,24 @@ def test_what_shows_only_when_read(width, message, tmp_path):
     assert example(dataset, 0)["name"] == "1"
     with pytest.raises(UserError, match=re.escape(f"{tmp_path / 'train/2.png'}: {message}")):
         example(dataset, 1)
+
+
+SHIPPED = {
+    "pix2pix": (64, 66), "unpaired/cut": (64, 66), "unpaired/cyclegan": (64, 66),
+    "published/pix2pix_facades": (256, 286), "published/cut_horse2zebra": (256, 286),
+    "published/cyclegan_horse2zebra": (256, 286),
+}  # fmt: skip
+"""Recipe -> its crop_size, and the pixels to which it resizes pictures before."""
+
+
+@pytest.mark.parametrize("side", [64, 128, 256])
+@pytest.mark.parametrize("file", SHIPPED)
+def test_one_number_changes_the_resolution_of_a_recipe(file, side):
+    crop, load = SHIPPED[file]
+    data = read_yaml(Path(__file__).parents[2] / f"recipes/{file}.yaml")["data"]
+    (entry,) = data["train"].values()
+    assert crop_and_load(data["common"]["crop_size"], entry["load_size"]) == ((crop, crop), (load, load))
+    assert crop_and_load(side, entry["load_size"])[1] == pytest.approx((side * load / crop,) * 2, abs=0.51)
 
 
 def test_crops_that_are_larger_than_the_pictures(tmp_path):

@@ -46,12 +46,12 @@ OFFLINE = {
     "flow": ["evaluate.data={}"]
     + [f"evaluate.modes.{m}.injectors.generate.steps=1" for m in ("reconstruction", "transfer")],
 }
-SETS = ["data.common.crop_size=64", "data.train.pictures.load_size=72"]
+SETS = ["data.common.crop_size=64"]
 SMALL_PICTURES = {"cyclegan": SETS, "cut": SETS, "esrgan": ["data.common.size=32"]}  # their networks take any size
 SMALL = {
     "vunet": ["data.common.image_size=64", "losses.perceptual.layers={image: 127.5}"]
     + [f"networks.generator.nf_{end}=8" for end in ("start", "max")],
-    "pix2pix": ["data.common.crop_size=64", "data.train.pairs.load_size=72", "networks.generator.n_downs=4"]
+    "pix2pix": ["data.common.crop_size=64", "networks.generator.n_downs=4"]
     + [f"networks.{name}.features=8" for name in ("generator", "discriminator")],
     "openpifpaf": ["data.common.side=65", "evaluate.data.scenes.side=97"],
     "esrgan": ["data.common.size=32", "networks.generator.blocks=2", "networks.generator.features=8"],

@@ -243,8 +243,13 @@ def _seen(loaded: Loaded) -> Seen:
     images = (loaded.a, loaded.b)
     means, stds = np.stack([cv2.meanStdDev(image) for image in images], axis=1)[..., 0]
     readings = tuple((one.done, one.suspicions) for one in loaded.readings)
-    single = len(loaded.readings) == 1 and (width < 0.95 * height or _continues(loaded.a, loaded.b))
-    return Seen((height, width), means, stds, tuple(map(small, images)), readings, single)
+    return Seen((height, width), means, stds, tuple(map(small, images)), readings, looks_single(loaded))
+
+
+def looks_single(loaded: Loaded) -> bool:
+    """Whether a picture looks like a single one, not A|B: its halves are narrower than high, or one continues."""
+    height, width = loaded.a.shape[:2]
+    return len(loaded.readings) == 1 and (width < 0.95 * height or _continues(loaded.a, loaded.b))
 
 
 def _continues(a: NDArray[np.uint8], b: NDArray[np.uint8]) -> bool:

@@ -1,0 +1,270 @@
+"""What a folder of raw data holds, as an entry of `data/params.yaml`: for `figura init --data`.
+
+The readers of `figura.data` decide. Splits keep the names that they have in the folder; the others are shares of
+`train`.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from figura.base.errors import UserError
+from figura.base.pictures import SUFFIXES, VIDEOS, picture_facts, picture_files
+from figura.base.sampling import evenly_spaced
+from figura.data.formats.coco import read_pairs, read_records
+from figura.data.formats.exports import open_export
+from figura.data.formats.pair_files import Loaded, find_pairs, load_pair, sides, split_folders
+from figura.data.formats.yolo import SPLITS, open_yolo, yolo_file
+from figura.data.preparation.pairs import looks_single
+from figura.data.preparation.splits import TRAIN, VALIDATION, in_order
+
+FEWEST = 20
+"""Pictures, so that each split has some."""
+_MANY = 500  # pictures, of which a tenth is enough to judge by
+_SAMPLE = 40  # pictures that are opened
+_MOST = 0.9  # share of the sample that stands for all
+_FLATTER = 0.2  # share of the pixels that flat colours cover on one side of a pair more than on the other
+
+Places = dict[str, tuple[str, Path, tuple[str, ...]]]
+"""Split -> its name in the folder, its folder, and the folders of A and B in it, or `.`."""
+
+
+class Found(NamedTuple):
+    """What a folder holds.
+
+    `source` is the folder, or the one in it that has everything; `kind` and `section` are those of its dataset,
+    `recipe` is one for it. `seen` are lines about it. `side` is the usual shorter side of pictures in pixels, where
+    recipes use whole ones; `direction` is that of pairs, if one side looks like a label map.
+    """
+
+    source: Path
+    kind: str
+    section: dict[str, Any]
+    recipe: str
+    seen: tuple[str, ...]
+    side: int | None = None
+    direction: str | None = None
+
+
+def look(path: Path) -> Found:
+    """Return what a folder holds. Raises UserError, with what to do, for what trains nothing or cannot be known."""
+    if path.is_file() and path.suffix.lower() in VIDEOS:
+        raise _of_video(path, path)
+    if not path.is_dir():
+        what = "a single file" if path.is_file() else "no such folder"
+        raise UserError(f"--data {path}: {what}; name a folder of at least {FEWEST} pictures")
+    while len(inside := [one for one in path.iterdir() if one.name[0] != "."]) == 1 and inside[0].is_dir():
+        path = inside[0]
+    found = [one for one in (_yolo(path), _coco(path), _two_sides(path)) if one]
+    if len(found) > 1:
+        both = "; and ".join(one.seen[0] for one in found)
+        raise UserError(f"--data {path}: {both}: name a folder that has one of them")
+    return found[0] if found else _pictures(path)
+
+
+def _yolo(folder: Path) -> Found | None:
+    file = yolo_file(folder)
+    if file is None:
+        return None
+    entries = {split: list(export.entries()) for split, export in open_yolo(file, folder).items()}
+    pictures = {split: [one.picture for one in of if one.picture and not one.record] for split, of in entries.items()}
+    records = [one.record for of in entries.values() for one in of if isinstance(one.record, dict)]
+    files = [folder / str(picture) for of in pictures.values() for picture in of]
+    counts = {split: len(of) for split, of in pictures.items()}
+    return _annotated(folder, f"YOLO's {file.name}", {"annotations": file.name}, counts, records, files)
+
+
+def _coco(folder: Path) -> Found | None:
+    places = [one for one in (folder, folder / "annotations") if one.is_dir()]
+    by_split: dict[str, list[Path]] = {}
+    for file in [file for one in places for file in sorted(one.glob("*.json")) if file.name[0] != "."]:
+        if export := open_export(file, f"--data {folder}"):
+            raise UserError(
+                f"--data {folder}: {export.format}, {file.name}: write its entry as data/raw/README.md says"
+            )
+        if {"images", "annotations"} <= {key for key, _ in read_pairs(file)}:
+            split = next((split for word, split in SPLITS.items() if word in file.stem.lower()), TRAIN)
+            by_split.setdefault(split, []).append(file)
+    if not by_split:
+        return None
+    by_split = {split: by_split[split] for split in in_order(by_split)}
+    for split, files in by_split.items():
+        by_split[split] = [one for one in files if "keypoints" in one.name] or files
+        if len(by_split[split]) > 1:
+            both = " and ".join(one.name for one in files)
+            raise UserError(f"--data {folder}: {both} are annotations of one split; leave one of them in the folder")
+    records, pictures, counts, images = list[Any](), list[Path](), dict[str, int](), dict[str, str]()
+    for split, (file,) in by_split.items():
+        names = [str(one.get("file_name")) for one in read_records(file, "images") if isinstance(one, dict)]
+        images[split], counts[split] = _place_of(folder, names), len(names)
+        pictures += [folder / images[split] / name for name in names]
+        records += [one for one in read_records(file, "annotations") if isinstance(one, dict)]
+    paths = {split: file.relative_to(folder).as_posix() for split, (file,) in by_split.items()}
+    section: dict[str, Any] = {
+        "images": images if len({*images.values()}) > 1 else next(iter(images.values())),
+        "annotations": paths[TRAIN] if [*paths] == [TRAIN] else paths,
+    }
+    return _annotated(folder, "COCO's JSON", section, counts, records, pictures)
+
+
+def _place_of(folder: Path, names: Sequence[str]) -> str:
+    """Return the folder of pictures, relative to `folder`; their names may have folders of another machine."""
+    below = [one for one in sorted(folder.rglob("*")) if one.is_dir()]
+    ends = [end for name in names[:1] for end in (name, Path(name).name)]
+    for place in (folder / "images", folder, *below):
+        if any((place / end).is_file() for end in ends):
+            return place.relative_to(folder).as_posix()
+    raise UserError(f"--data {folder}: the annotations name {', '.join(names[:1]) or 'no picture'}, which is not there")
+
+
+def _annotated(
+    folder: Path, what: str, section: dict[str, Any], counts: dict[str, int], records: Sequence[Any], files: list[Path]
+) -> Found:
+    joints = sum(any(one.get("keypoints") or ()) for one in records)
+    section |= _shares(folder, counts)
+    if not any("bbox" in one or "keypoints" in one for one in records):
+        raise UserError(f"--data {folder}: {what} has no box and no joint; name the folder of its pictures instead")
+    with_joints = f" ({joints} with joints)" if joints else ", boxes without joints"
+    seen = f"{what}: {len(records)} annotations{with_joints} in {_counted(counts, 'pictures')}, {_said(_sizes(files))}"
+    return Found(folder, "coco", section, "pose" if joints else "detection", (seen,))
+
+
+def _two_sides(folder: Path) -> Found | None:
+    """Return pairs, or two sets of pictures, where a folder has two sides or A|B pictures."""
+    places = _places(folder)
+    pairs = {split: find_pairs(place, folder, parts)[0] for split, (_, place, parts) in places.items()}
+    loaded = [
+        one for split, of in pairs.items() for index in evenly_spaced(len(of), _SAMPLE)
+        if isinstance(one := load_pair(places[split][1], of[index]), Loaded)
+    ]  # fmt: skip
+    names = {split: name for split, (name, _, _) in places.items()}
+    counts = {split: len(of) for split, of in pairs.items()}
+    if all(len(parts) == 1 for _, _, parts in places.values()):
+        both = sum(one.a.shape[0] == one.a.shape[1] and not looks_single(one) for one in loaded)
+        if not both or both < (1 - _MOST) * len(loaded):
+            return None
+        if both < _MOST * len(loaded):
+            raise UserError(
+                f"--data {folder}: {both} of {len(loaded)} pictures look like A|B pairs side by side, the others like "
+                "single ones; name a folder that has one kind"
+            )
+        return _of_pairs(folder, names, counts, _counted(counts, "A|B pictures, pairs side by side"), loaded)
+    files = {
+        split: [[place / part / file for file in picture_files(place / part)] for part in parts]
+        for split, (_, place, parts) in places.items()
+    }  # fmt: skip
+    if not any(of for sides_of in files.values() for of in sides_of):
+        return None
+    if any(parts[-1].lower().startswith("hr") for _, _, parts in places.values()):  # LR is made of HR
+        high = {
+            split: (place / parts[-1]).relative_to(folder).as_posix() for split, (_, place, parts) in places.items()
+        }
+        return _of_singles(folder, high, {split: of[-1] for split, of in files.items()})
+    sizes = _sizes([file for of in files.values() for file in (*of[0], *of[-1])])
+    if loaded and 2 * sum(counts.values()) >= max(sum(len(of[n]) for of in files.values()) for n in (0, -1)):
+        return _of_pairs(folder, names, counts, _counted(counts, "pairs, files of the same names"), loaded)
+    fewer = {split: min(map(len, of)) for split, of in files.items()}
+    section = names | _shares(folder, fewer)
+    each = ", ".join(f"{len(of[0])} and {len(of[-1])} for {split}" for split, of in files.items())
+    seen = f"two sets of pictures without pairs, A and B: {each}, {_said(sizes)}"
+    return Found(folder, "unpaired", section, "unpaired", (seen,), _side(sizes))
+
+
+def _places(folder: Path) -> Places:
+    """Return the splits of a folder; the folder itself, as train, if it has none."""
+    found: Places = {}
+    for name, split in SPLITS.items():
+        if split not in found and (place := split_folders(folder / name)):
+            found[split] = (name, *place)
+    return found if TRAIN in found else {TRAIN: (".", folder, sides(folder))}
+
+
+def _of_pairs(folder: Path, names: dict[str, str], counts: dict[str, int], what: str, loaded: list[Loaded]) -> Found:
+    sizes = Counter((one.a.shape[1], one.a.shape[0]) for one in loaded)
+    more = median(_flat(one.b) for one in loaded) - median(_flat(one.a) for one in loaded)
+    direction = None if abs(more) < _FLATTER else "b_to_a" if more > 0 else "a_to_b"
+    note = f"{direction[0].upper()} has flat colours, as a label map: it is the input" if direction else ""
+    seen = f"{what}, {_said(sizes)} each"
+    section = names | _shares(folder, counts)
+    return Found(folder, "paired", section, "pix2pix", (seen, note) if note else (seen,), _side(sizes), direction)
+
+
+def _pictures(folder: Path) -> Found:
+    """Return plain pictures."""
+    names = {split: name for name, split in SPLITS.items() if (folder / name).is_dir()}
+    names = {split: names[split] for split in names} if TRAIN in names else {TRAIN: "."}
+    files = {split: [folder / name / file for file in picture_files(folder / name)] for split, name in names.items()}
+    if not any(files.values()):
+        videos = sorted(file for file in folder.rglob("*") if file.suffix.lower() in VIDEOS)
+        if videos:
+            raise _of_video(folder, videos[0])
+        raise UserError(f"--data {folder}: no pictures ({', '.join(SUFFIXES)}) and no annotations; bring data there")
+    return _of_singles(folder, names, files)
+
+
+def _of_singles(folder: Path, names: dict[str, str], files: dict[str, list[Path]]) -> Found:
+    counts = {split: len(of) for split, of in files.items()}
+    sizes = _sizes([one for of in files.values() for one in of])
+    seen = f"{_counted(counts, 'pictures without annotations')}, {_said(sizes)}"
+    inside = sorted({file.relative_to(folder).parts[0] for file in files[TRAIN] if file.parent != folder} - {*SPLITS})
+    lines = [seen]
+    if names == {TRAIN: "."} and len(inside) == 2 and all(file.parent != folder for file in files[TRAIN]):
+        lines.append(f"to translate between {' and '.join(inside)}, name these folders trainA and trainB")
+    return Found(folder, "images", names | _shares(folder, counts), "super_resolution", tuple(lines))
+
+
+def _of_video(path: Path, video: Path) -> UserError:
+    return UserError(
+        f"--data {path}: {video.name} is a video, and training takes pictures: `ffmpeg -i {video} -r 1 "
+        f"{video.stem}_%05d.jpg` writes one a second; name their folder"
+    )
+
+
+def _shares(folder: Path, counts: dict[str, int]) -> dict[str, Any]:
+    """Return `shares` of splits that are missing. Raises UserError for too few pictures."""
+    total, missing = sum(counts.values()), [split for split in (VALIDATION, "test") if split not in counts]
+    if total < FEWEST:
+        raise UserError(f"--data {folder}: found {total}, and training needs at least {FEWEST} pictures, or pairs")
+    return {"shares": dict.fromkeys(missing, 0.1 if total >= _MANY else 0.2)} if missing else {}
+
+
+def _sizes(files: Sequence[Path]) -> Counter[tuple[int, int]]:
+    """Count width and height of some pictures; those that cannot be read do not count."""
+    sizes = Counter[tuple[int, int]]()
+    for index in evenly_spaced(len(files), _SAMPLE):
+        try:
+            sizes[picture_facts(files[index]).upright] += 1
+        except UserError:
+            continue
+    return sizes
+
+
+def _said(sizes: Counter[tuple[int, int]]) -> str:
+    if not sizes:
+        return "none of which can be read"
+    if len(sizes) == 1:
+        ((width, height),) = sizes
+        return f"{width} x {height} pixels"
+    (low, high), (lowest, highest) = ((min(one), max(one)) for one in zip(*sizes, strict=True))
+    return f"{low} to {high} pixels wide and {lowest} to {highest} high"
+
+
+def _side(sizes: Counter[tuple[int, int]]) -> int | None:
+    """Return the median of the shorter sides."""
+    return int(median(min(size) for size in sizes.elements())) if sizes else None
+
+
+def _counted(counts: dict[str, int], what: str) -> str:
+    each = f" ({', '.join(f'{split} {count}' for split, count in counts.items())})" if [*counts] != [TRAIN] else ""
+    return f"{sum(counts.values())} {what}{each}"
+
+
+def _flat(picture: NDArray[np.uint8]) -> float:
+    """Return the share of the pixels that have one of the 8 commonest colours, of 16 levels a channel."""
+    levels = (picture >> 4).astype(np.int64) @ (256, 16, 1)
+    return float(np.sort(np.bincount(levels.ravel()))[-8:].sum() / levels.size)

@@ -1,0 +1,214 @@
+"""`figura init --data`: what is said of folders of data, and that the projects written for them check and prepare."""
+
+import json
+import re
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+from people_of_noise import prepared
+from pictures_by_hand import noise, write
+from pipeline.project import ENVIRONMENT
+from real_people import REAL
+
+from figura.base.exit_status import run
+from figura.base.yaml12 import read_yaml
+from figura.commands import check, init
+from stages import prepare
+
+COUNT = 24
+
+
+def flat(height: int, width: int, seed: int) -> np.ndarray:
+    """A picture of three colours."""
+    picture = np.full((height, width, 3), (0, 0, 170), dtype=np.uint8)
+    picture[seed % height :, : width // 2] = (0, 200, 0)
+    return picture
+
+
+def pictures(folder: Path, count: int = COUNT, height: int = 40, width: int = 60, first: int = 0) -> None:
+    for number in range(first, first + count):
+        write(folder / f"{number}.png", noise(height, width, seed=number))
+
+
+def side_by_side(folder: Path, count: int = COUNT) -> None:
+    for number in range(count):
+        write(folder / f"{number}.png", np.hstack([noise(128, 128, seed=number), flat(128, 128, number)]))
+
+
+def two_folders(folder: Path) -> None:
+    pictures(folder / "train/a", height=64, width=64)
+    pictures(folder / "train/b", height=64, width=64)
+    pictures(folder / "test/a", 3, 64, 64)
+    pictures(folder / "test/b", 3, 64, 64)
+
+
+def sets(folder: Path) -> None:
+    pictures(folder / "trainA", COUNT + 1, 70, 90)
+    pictures(folder / "trainB", COUNT, 70, 90, first=500)
+
+
+def sets_of_names(folder: Path) -> None:
+    pictures(folder / "horses")
+    pictures(folder / "zebras")
+
+
+def coco(folder: Path) -> None:
+    prepared(folder, [None] * COUNT)
+    for name in ("validation.json", "test.json", "manifest.json"):
+        (folder / name).unlink()
+    (folder / "train.json").rename(folder / "persons.json")
+
+
+def boxes(folder: Path) -> None:
+    coco(folder)
+    content = json.loads((folder / "persons.json").read_text())
+    for one in content["annotations"]:
+        del one["keypoints"]
+    (folder / "persons.json").write_text(json.dumps(content))
+
+
+def yolo(folder: Path) -> None:
+    (folder / "data.yaml").write_text("names: [cup]\ntrain: images/train\nval: images/val\n")
+    for split, count in (("train", COUNT), ("val", 4)):
+        pictures(folder / "images" / split, count)
+        for number in range(count):
+            label = folder / f"labels/{split}/{number}.txt"
+            label.parent.mkdir(parents=True, exist_ok=True)
+            label.write_text("0 0.5 0.5 0.4 0.4\n")
+
+
+def nested(folder: Path) -> None:
+    side_by_side(folder / "unzipped/pairs/train")
+    side_by_side(folder / "unzipped/pairs/val", 2)
+
+
+def mixture(folder: Path) -> None:
+    yolo(folder)
+    coco(folder)
+
+
+def halves(folder: Path) -> None:
+    side_by_side(folder, 12)
+    pictures(folder, 12, first=100)
+
+
+def video(folder: Path) -> None:
+    writer = cv2.VideoWriter(str(folder / "clip.mp4"), cv2.VideoWriter_fourcc(*"mp4v"), 25, (32, 32))
+    writer.write(noise(32, 32))
+    writer.release()
+
+
+FOUND = {
+    side_by_side: ("pix2pix", "paired", {"train": ".", "shares": {"validation": 0.2, "test": 0.2}},
+        r"24 A\|B pictures, pairs side by side, 128 x 128 pixels each", {"crop_size": 128, "direction": "b_to_a"}),
+    two_folders: ("pix2pix", "paired", {"train": "train", "test": "test", "shares": {"validation": 0.2}},
+        r"27 pairs, files of the same names \(train 24, test 3\), 64 x 64", {"crop_size": 64, "direction": "a_to_b"}),
+    sets: ("unpaired", "unpaired", {"train": "train", "shares": {"validation": 0.2, "test": 0.2}},
+        "two sets of pictures without pairs, A and B: 25 and 24 for train, 90 x 70", {"crop_size": 64}),
+    sets_of_names: ("super_resolution", "images", {"train": ".", "shares": {"validation": 0.2, "test": 0.2}},
+        r"48 pictures without annotations, 60 x 40 pixels\n.*name these folders trainA and trainB", {"size": 64}),
+    coco: ("pose", "coco", {
+        "images": "images", "annotations": "persons.json", "shares": {"validation": 0.2, "test": 0.2}
+    }, r"COCO's JSON: 24 annotations \(24 with joints\) in 24 pictures, 60 x 80", {"side": 161}),
+    boxes: ("detection", "coco", {
+        "images": "images", "annotations": "persons.json", "shares": {"validation": 0.2, "test": 0.2}
+    }, r"COCO's JSON: 24 annotations, boxes without joints in 24 pictures", {"side": 161}),
+    yolo: ("detection", "coco", {"annotations": "data.yaml", "shares": {"test": 0.2}},
+        r"YOLO's data.yaml: 28 annotations, .* in 28 pictures \(train 24, validation 4\), 60 x 40", {"side": 161}),
+    nested: ("pix2pix", "paired", {"train": "train", "validation": "val", "shares": {"test": 0.2}},
+        r"26 A\|B pictures, pairs side by side \(train 24, validation 2\)", {"crop_size": 128, "direction": "b_to_a"}),
+}  # fmt: skip
+"""What writes the data -> the recipe, the kind, its section, what is said, and settings of the recipe's data."""
+OF_REAL = {
+    "coco_keypoints_real": ("pose", "coco", {
+        "images": "images", "annotations": "annotations.json", "shares": {"validation": 0.2, "test": 0.2}
+    }, r"365 annotations \(210 with joints\) in 97 pictures", {"side": 161}),
+    "facades_real": ("pix2pix", "paired", {"train": "train", "validation": "val", "shares": {"test": 0.1}},
+        r"500 A\|B pictures, .* \(train 400, validation 100\), 256 x 256 .*\nB has",
+        {"crop_size": 256, "direction": "b_to_a"}),
+    "leeds_sports_real": ("pose", "coco", {
+        "images": "images",
+        "annotations": {"train": "train.json", "validation": "validation.json", "test": "test.json"},
+    }, r"4000 pictures \(train 3000, validation 500, test 500\)", {"side": 161}),
+}  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name, value in ENVIRONMENT.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.chdir(tmp_path)
+
+
+def starts(data: Path, expected: tuple, capsys: pytest.CaptureFixture[str]) -> str:
+    """Begin the project `new` on data, compare it with what is expected; return the name of its dataset."""
+    recipe, kind, section, said, settings = expected
+    assert run(init.main, ["--data", str(data), "new"]) == 0
+    told = capsys.readouterr().out
+    assert re.search(said, told)
+    assert told.splitlines()[-1].startswith("next: dvc repro")
+    ((name, entry),) = read_yaml(Path("new/data/params.yaml"))["datasets"].items()
+    assert entry == {
+        "kind": kind, "source": entry["source"], "seed": 7, "max_rejected": 0.05, kind: section
+    }  # fmt: skip
+    recipes = next(one["recipes"] for one in read_yaml(Path("new/dvc.yaml"))["vars"] if "recipes" in one)
+    assert [*recipes] == [recipe]
+    assert recipes[recipe]["data"] == name
+    common = read_yaml(Path("new", recipes[recipe]["params"]))["data"]["common"]
+    assert {key: common[key] for key in settings} == settings
+    return name
+
+
+@pytest.mark.parametrize("fill", FOUND, ids=lambda fill: fill.__name__)
+def test_a_project_on_own_data(
+    fill, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "mine").mkdir()
+    fill(tmp_path / "mine")
+    name = starts(tmp_path / "mine", FOUND[fill], capsys)
+    monkeypatch.chdir(tmp_path / "new")
+    assert run(prepare.main, [name]) == 0, capsys.readouterr().err
+    if fill is not sets_of_names:  # smaller than the recipe's patches
+        assert run(check.main, []) == 0, capsys.readouterr().err
+
+
+@pytest.mark.parametrize("folder", OF_REAL)
+def test_a_project_on_real_data(folder: str, capsys: pytest.CaptureFixture[str]) -> None:
+    if not (data := REAL.with_name(folder)).is_dir():
+        pytest.skip(f"no sample of real data at {data}")
+    starts(data, OF_REAL[folder], capsys)
+
+
+@pytest.mark.parametrize(
+    ("fill", "message"),
+    [
+        (lambda folder: None, r"no pictures \(.*\) and no annotations; bring data there"),
+        (lambda folder: pictures(folder, 1), "found 1, and training needs at least 20 pictures, or pairs"),
+        (video, r"clip\.mp4 is a video, and training takes pictures: `ffmpeg -i .*` writes one a second; name their"),
+        (mixture, "YOLO's data.yaml: .*; and COCO's JSON: .*: name a folder that has one of them"),
+        (halves, r"12 of 24 pictures look like A\|B pairs side by side, the others like single ones; name a folder"),
+        (lambda folder: (folder / "results.json").write_text('[{"image_id": 1, "bbox": [0, 0, 1, 1], "score": 1}]'),
+            r"COCO results, results\.json: write its entry as data/raw/README\.md says"),
+    ],
+)  # fmt: skip
+def test_what_trains_nothing_gets_one_line(fill, message: str, tmp_path: Path, capsys) -> None:
+    (tmp_path / "mine").mkdir()
+    fill(tmp_path / "mine")
+    assert run(init.main, ["--data", "mine", "new"]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert re.search(f"error: --data mine: {message}", line)
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_recipe_for_other_data(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sets(tmp_path / "mine")
+    assert run(init.main, ["--data", "mine", "--recipe", "pix2pix", "new"]) == 1
+    assert "--recipe pix2pix: it learns from data of kind paired; " in capsys.readouterr().err
+
+
+def test_data_inside_of_the_project_have_a_relative_path(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pictures(tmp_path / "new/data/raw/my photos")
+    assert run(init.main, ["--data", "new/data/raw/my photos", "new"]) == 0
+    assert "    source: data/raw/my photos\n" in capsys.readouterr().out
