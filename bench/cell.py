@@ -115,8 +115,7 @@ CASES: dict[str, Callable[[Path, Path], Call]] = {
     "forward, super_resolution, 96 px x 1": Forward(SUPER_RESOLUTION, "upscaling", {"lq": (1, 3, 96, 96)}),
     "encoder, 5 persons, 193 px": encoding,
     "decoder, 5 persons, 385 px": decoding,
-    "loader, pose": Loading(POSE),
-    "loader, vunet": Loading(VUNET),
+    **{f"loader, {name}": Loading(case) for name, case in DEFAULTS.items()},
 }
 
 

@@ -236,7 +236,11 @@ def train(folder: Path, run: str, keys: list[str], kill: bool = False, **variabl
     recipe.write_text(to_yaml(overridden(read_recipe(ROOT / "recipes/pose.yaml"), [*QUIET, *keys], SECTIONS)))
     command = [sys.executable, "-m", "figura.launch", "train", str(recipe), str(folder / run)]
     alone = os.environ | {"FIGURA_STATES": "off"} | variables  # else one training begins with the state of another
-    with subprocess.Popen(command, env=alone, start_new_session=True) as process:
+    log = folder / f"{run}.txt"
+    with (
+        log.open("w") as said,
+        subprocess.Popen(command, env=alone, start_new_session=True, stdout=said, stderr=said) as process,
+    ):
         while kill and process.poll() is None and not list((folder / run / "resume").glob("[0-9]*/SHA256SUMS")):
             time.sleep(0.02)
         if kill and process.poll() is None:
@@ -244,14 +248,16 @@ def train(folder: Path, run: str, keys: list[str], kill: bool = False, **variabl
         elif kill:
             raise RuntimeError(f"the training {run} ended before it was killed")
         elif process.wait():
-            raise RuntimeError(f"the training {run} ended with {process.returncode}")
+            last = log.read_text().strip().splitlines()[-3:]
+            raise RuntimeError(f"the training {run} ended with {process.returncode}: {' | '.join(last)}")
     return folder / run
 
 
 def short(args: argparse.Namespace, steps: int) -> list[str]:
     """Return the keys of a training of a few steps, the same on all devices."""
     small = ["data.common.side=65", "networks.network.backbone.widths=[4,4,8,8]"] if args.small else []
-    return [f"train.{key}={steps}" for key in ("steps", "evaluate_every")] + ["train.record_every=1", *small]
+    schedule = [f"steps.network.lr_schedule.{key}={steps // 5}" for key in ("steps", "then.start")]
+    return [f"train.{key}={steps}" for key in ("steps", "evaluate_every")] + ["train.record_every=1", *schedule, *small]
 
 
 def equality(args: argparse.Namespace) -> Iterator[Row]:
@@ -398,7 +404,9 @@ def run_parts(args: argparse.Namespace, work: Path) -> None:
                 start_new_session=True,
             )  # fmt: skip
             try:
-                why = process.wait(limit) and f"exit status {process.returncode}, see log.txt"
+                process.wait(limit)
+                last = (args.output / "log.txt").read_text().strip().rpartition("\n")[2]
+                why = f"exit status {process.returncode}: {last}" if process.returncode else ""
             except subprocess.TimeoutExpired:
                 why = f"killed after {limit:.0f} s"
         with suppress(ProcessLookupError):

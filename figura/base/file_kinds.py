@@ -30,7 +30,7 @@ _UNREADABLE = (
     _Kind("DVC's pointer instead of the data", "run `dvc pull`, and name the data without .dvc",
           r"(md5: \w+\n|frozen: \w+\n)*(outs|deps):\n- "),
     _Kind("a web page instead of the file", "download the file itself; it may need a sign-in or another link",
-          r"(?i)\s*<(!doctype html|html)\b"),
+          r"(?i:\s*<(!doctype html|html)\b)"),
     _Kind("HDF5 (of DeepLabCut, SLEAP, Keras, MATLAB 7.3)", _TO_TENSORS, r"\x89HDF\r\n\x1a\n|MATLAB 7\.3",
           (".h5", ".hdf5", ".slp")),
     _Kind("a MATLAB file", f"{_TO_JSON}; of MPII, use the lists of HRNet or MMPose (train.json, valid.json)",
@@ -61,6 +61,7 @@ _UNREADABLE = (
     _Kind("a PDF", _CONVERT, r"%PDF-", (".pdf",)),
 )  # fmt: skip
 """Kinds that nothing in figura reads: opening one is an error."""
+_ANY_UNREADABLE = re.compile("|".join(kind.bytes for kind in _UNREADABLE), re.DOTALL)
 
 _ELSEWHERE = (
     _Kind("a pickle, which can run programs", f"of pickles, figura reads PyTorch's weights alone; {_TO_JSON}",
@@ -77,7 +78,7 @@ _ELSEWHERE = (
 
 def unread_kind(head: bytes) -> str | None:
     """Return what a file with these first bytes is and what to do, if nothing in figura reads it."""
-    return _named(_UNREADABLE, head)
+    return _named(_UNREADABLE, head) if _ANY_UNREADABLE.match(_text(head)) else None
 
 
 def kind_of(head: bytes, path: Path) -> str | None:
@@ -88,8 +89,11 @@ def kind_of(head: bytes, path: Path) -> str | None:
 
 
 def _named(kinds: tuple[_Kind, ...], head: bytes) -> str | None:
-    text = head[:HEAD].decode("latin-1")  # one character a byte
-    return next((_said(kind) for kind in kinds if re.match(kind.bytes, text, re.DOTALL)), None)
+    return next((_said(kind) for kind in kinds if re.match(kind.bytes, _text(head), re.DOTALL)), None)
+
+
+def _text(head: bytes) -> str:
+    return head[:HEAD].decode("latin-1")  # one character a byte
 
 
 def _said(kind: _Kind) -> str:

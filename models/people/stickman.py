@@ -170,8 +170,9 @@ def _fixed(points: NDArray[np.float64]) -> NDArray[np.int32]:
 def _line(canvas: NDArray[np.uint8], start: NDArray[np.float64], end: NDArray[np.float64], colour: Colour) -> None:
     """Draw a line as a filled rectangle, because OpenCV's lines are one pixel too wide."""
     width = max(1.0, _LINE_WIDTH * len(canvas) / _REFERENCE_SIZE)
-    along = end - start
+    (x0, y0), (x1, y1) = start.tolist(), end.tolist()  # single numbers are slow in NumPy
+    length = max(float(np.hypot(x1 - x0, y1 - y0)), 1e-9)
     # A filled polygon covers its border pixels too, which makes it one pixel wider than its corners.
-    aside = np.array([-along[1], along[0]]) * (width - 1) / 2 / max(np.hypot(*along), 1e-9)
-    corners = np.stack([start + aside, end + aside, end - aside, start - aside])
+    x, y = (y0 - y1) * (width - 1) / 2 / length, (x1 - x0) * (width - 1) / 2 / length
+    corners = np.array([(x0 + x, y0 + y), (x1 + x, y1 + y), (x1 - x, y1 - y), (x0 - x, y0 - y)])
     cv2.fillConvexPoly(canvas, _fixed(corners), colour, cv2.LINE_8, _FRACTION_BITS)

@@ -11,6 +11,7 @@ k(x) is, not normalised: area, 1 on (-1/2, 1/2]. bilinear, 1 - |x| for |x| < 1. 
 
 from typing import Literal, TypeVar
 
+import cv2
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
@@ -39,8 +40,7 @@ def resample(image: NDArray[Level], size: tuple[int, int], kernel: Kernel) -> ND
     if kernel == "nearest":
         rows, columns = (_nearest(*sides) for sides in zip(image.shape[:2], size, strict=True))
         return np.ascontiguousarray(image[rows[:, None], columns])
-    planes = [_resized(image[..., channel], size, kernel) for channel in range(image.shape[2])]
-    resized = np.stack(planes, axis=2)
+    resized = np.stack(_resized(image, size, kernel), axis=2)
     if image.dtype == np.uint8:
         resized = np.rint(resized.clip(0.0, 255.0))
     return resized.astype(image.dtype, copy=False)
@@ -51,10 +51,10 @@ def _nearest(inputs: int, outputs: int) -> NDArray[np.int64]:
     return (2 * np.arange(outputs) + 1) * inputs // (2 * outputs)
 
 
-def _resized(plane: NDArray[Level], size: tuple[int, int], kernel: Kernel) -> NDArray[np.float32]:
-    """(H, W) -> float32 `size`, not rounded or clipped: with 8 bits, Pillow would round between rows and columns."""
-    margins = [SUPPORT * -(-max(inside, out) // out) for inside, out in zip(plane.shape, size, strict=True)]
-    mirrored = Image.fromarray(np.pad(plane, [(margin, margin) for margin in margins], mode="symmetric")).convert("F")
-    (height, width), (top, left) = size, margins
-    box = (left, top, left + plane.shape[1], top + plane.shape[0])  # Pillow reads pixels around the box, too
-    return np.asarray(mirrored.resize((width, height), FILTERS[kernel], box=box))
+def _resized(image: NDArray[Level], size: tuple[int, int], kernel: Kernel) -> list[NDArray[np.float32]]:
+    """(H, W, C) -> float32 `size` by channel, not rounded or clipped: Pillow would round 8 bits between both axes."""
+    top, left = (SUPPORT * -(-max(inside, out) // out) for inside, out in zip(image.shape[:2], size, strict=True))
+    mirrored = cv2.copyMakeBorder(image, top, top, left, left, cv2.BORDER_REFLECT)
+    box = (left, top, left + image.shape[1], top + image.shape[0])  # Pillow reads pixels around the box, too
+    planes = [Image.fromarray(plane).convert("F") for plane in np.atleast_3d(mirrored).transpose(2, 0, 1)]
+    return [np.asarray(plane.resize(size[::-1], FILTERS[kernel], box=box)) for plane in planes]

@@ -1,6 +1,7 @@
 """`figura describe`: what is printed of real recipes, against sizes by hand; pictures are written and repeatable."""
 
 import re
+from itertools import accumulate
 from pathlib import Path
 
 import cv2
@@ -9,7 +10,9 @@ import torch
 import toy
 import toy_pairs
 from torch.nn import functional as F
+from torch.profiler import ProfilerActivity, profile
 
+from bench.trainings import Case, start
 from figura.base.exit_status import run
 from figura.base.yaml12 import to_yaml
 from figura.commands.describe.__main__ import main
@@ -114,3 +117,22 @@ def test_each_gradient_of_a_convolution_costs_its_forward(channels, groups, forw
     with flop_counter() as counter:  # every input reaches as many places of the output channels
         F.conv_transpose2d(turned, weight, stride=2, padding=1, groups=groups).sum().backward()
     assert counter.get_total_flops() == 3 * forward
+
+
+def test_memory_is_that_of_a_real_step(pix2pix, tmp_path, capsys):
+    toy_pairs.write_noise(tmp_path / "pairs", 8, side=64)
+    main([str(pix2pix)])
+    estimated = float(re.search(r"; together ([\d.,]+) MiB", capsys.readouterr().out)[1])
+    training = start(Case(pix2pix).recipe("train.record_every=1000", checkout=tmp_path), tmp_path / "run")
+    training.step()  # makes the optimizers' states
+    networks, steps = training.trainer.networks, training.trainer.steps.values()
+    kept = {t.untyped_storage().data_ptr(): t.nbytes for held in (networks.live, networks.ema)
+        for network in held.values() for t in network.state_dict().values()}  # fmt: skip
+    kept |= {t.untyped_storage().data_ptr(): t.nbytes for step in steps
+        for state in step.optimizer.state.values() for t in state.values() if isinstance(t, torch.Tensor)}  # fmt: skip
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiled:
+        training.step()
+    events = [one for one in profiled.profiler.kineto_results.events() if one.name() == "[memory]"]
+    changes = [one.nbytes() for one in sorted(events, key=lambda one: one.start_ns())]
+    real = (sum(kept.values()) + max(accumulate(changes))) / 2**20
+    assert 0.85 <= real / estimated <= 1.15

@@ -118,6 +118,20 @@ def test_jitter_follows_its_formulas():
         assert np.abs(after - 255.0 * np.array(wanted)).max() <= 0.6
 
 
+@pytest.mark.parametrize("hue", [-0.5, -0.2, -0.0, 0.0, 0.3, 0.5])
+def test_jitter_has_the_bits_of_the_plain_formulas(hue):
+    x, zero = picture(8, 97, 61, 3), np.float32(0)
+    changes = [("contrast", 0.6), ("hue", hue), ("saturation", 1.7), ("brightness", 1.3)]
+    value = x.astype(np.float32)
+    value = (0.6 * value + 0.4 * float((value @ photometry.LUMA).mean(dtype=np.float64))).clip(zero, 255)
+    hsv = cv2.cvtColor(value / 255, cv2.COLOR_RGB2HSV)
+    hsv[..., 0] = np.mod(hsv[..., 0] + 360 * hue, 360)
+    value = (cv2.cvtColor(hsv, cv2.COLOR_HSV2RGB) * 255).clip(zero, 255)
+    value = (1.7 * value + (1 - 1.7) * (value @ photometry.LUMA)[..., None]).clip(zero, 255)
+    wanted = np.rint((value * 1.3).clip(zero, 255)).astype(np.uint8)
+    np.testing.assert_array_equal(photometry.jittered(x, changes), wanted)
+
+
 def test_jitter_applies_only_what_is_written_in_random_order():
     x = picture(9, 9, 11, 3)
     np.testing.assert_array_equal(vary(x, settings(colour_jitter={"chance": 1.0})), x)
