@@ -25,7 +25,7 @@ from figura.recipe.dotted_keys import leaves
 from figura.recipe.prefix import Prefixes, digest
 from figura.recipe.resolved import resolved
 from figura.recipe.schema import RESULT_SECTIONS
-from figura.training import states
+from figura.training import state_store, states
 from figura.training.state_store import StateStore
 from figura.training.trainer import Trainer
 
@@ -490,7 +490,7 @@ def test_killed_while_a_state_is_written(point, tmp_path, store):
     child = os.fork()
     if not child:
         watched = toy.killed_at(point)
-        os.link, Path.rename, states.write_text = map(watched, (os.link, Path.rename, states.write_text))
+        os.link, Path.rename, state_store.write_text = map(watched, (os.link, Path.rename, state_store.write_text))
         store.add(3, "a" * 32, source, {})
         os._exit(1)
     assert os.waitpid(child, 0)[1] == 9
