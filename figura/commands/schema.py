@@ -65,7 +65,7 @@ KEYS = {
     "compare": "Comparison",
 }
 """The definition of the plain `Declaration` at a key of a section."""
-SECTIONS = ("StepEntry", "Evaluate", "Mode", "Grid", "Average", "Predict", "Metrics", "Headline", "Runtime")
+SECTIONS = ("StepEntry", "Train", "Evaluate", "Mode", "Grid", "Average", "Predict", "Metrics", "Headline", "Runtime")
 """The other definitions that may extend others."""
 TIMES = ("after", "before", "evaluate_every", "record_every")
 """Keys of iterations that may be shares of a training."""
