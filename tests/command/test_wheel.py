@@ -71,7 +71,8 @@ def test_it_has_one_package_whose_files_are_those_of_the_repository(wheel: Path,
     with zipfile.ZipFile(wheel) as opened:
         texts = {name: opened.read(name) for name in opened.namelist()}
     entries = next(text.decode() for name, text in texts.items() if name.endswith("entry_points.txt"))
-    assert {name.partition("/")[0].partition("-")[0] for name in texts} == {"figura"}
+    information = f"figura_dvc-{metadata.version(DISTRIBUTION)}.dist-info"
+    assert {name.partition("/")[0] for name in texts} == {"figura", information}
     assert "figura = figura.command:main" in entries
     library = {path.relative_to(source).as_posix() for path in (source / "figura").rglob("*.py")}
     project = {
