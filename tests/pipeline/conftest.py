@@ -26,6 +26,7 @@ def run_whole(folder: Path) -> Project:
     To start a process takes most of the time of a stage; `test_two_runs_give_the_same_hashes` runs DVC itself.
     """
     project = clone(folder)
+    (folder / "code/accepted.jsonl").unlink(missing_ok=True)  # of this repository's results
     # ["python", "-m", "figura.launch", "train", ...] or ["python", "-m", "stages.train", ...]
     commands = [("stages.code",), *(one.command[2:] for one in instances(read_yaml(folder / "dvc.yaml")))]
     words = [[one[0].removeprefix("stages."), *one[1:]] if one[0] != "figura.launch" else one[1:] for one in commands]
