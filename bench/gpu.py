@@ -55,7 +55,7 @@ from figura.base.yaml12 import read_yaml, to_yaml
 from figura.commands.describe.dry_run import meta_networks, run_training
 from figura.commands.describe.footprint import footprint
 from figura.engine.checkpointing import checkpoint_modules
-from figura.recipe.dotted_keys import overridden
+from figura.recipe.assignments import overridden
 from figura.recipe.expansion import read_recipe
 from figura.recipe.schema import Recipe
 
@@ -233,7 +233,8 @@ def rank(args: argparse.Namespace) -> None:
 def train(folder: Path, run: str, keys: list[str], kill: bool = False, **variables: str) -> Path:
     """Train `recipes/pose.yaml` by the product's command; `kill` it after its first resume point. Return the run."""
     recipe = folder / "pose.yaml"
-    recipe.write_text(to_yaml(overridden(read_recipe(ROOT / "recipes/pose.yaml"), [*QUIET, *keys], SECTIONS)))
+    file = ROOT / "recipes/pose.yaml"
+    recipe.write_text(to_yaml(overridden(read_recipe(file), [*QUIET, *keys], SECTIONS, file)))
     command = [sys.executable, "-m", "figura.launch", "train", str(recipe), str(folder / run)]
     alone = os.environ | {"FIGURA_STATES": "off"} | variables  # else one training begins with the state of another
     log = folder / f"{run}.txt"
@@ -323,7 +324,8 @@ def facades_in(batch: int, limit: float, args: argparse.Namespace) -> Row:
         (("start", count // 2), ("end", count))]  # fmt: skip
     keys += [f"train.steps={count}", f"train.evaluate_every={count}", f"runtime.resume_every={count}",
         f"runtime.workers={0 if args.small else min(12, (os.cpu_count() or 1) - 1)}"]  # fmt: skip
-    Path(f"{name}.yaml").write_text(to_yaml(overridden(read_recipe(ROOT / case.file), keys, SECTIONS)))
+    file = ROOT / case.file
+    Path(f"{name}.yaml").write_text(to_yaml(overridden(read_recipe(file), keys, SECTIONS, file)))
     run = [f"{name}.yaml", name]
     for words in (["train", *run], ["eval_dump", *run], ["metrics", *run, f"{name}.json", f"plots/{name}"]):
         stage(*words)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from figura.engine.weights import to_device
-from figura.recipe.dotted_keys import overridden
+from figura.recipe.assignments import overridden
 from figura.recipe.expansion import read_recipe
 from figura.recipe.load import check_recipe
 from figura.recipe.schema import Recipe
@@ -35,7 +35,7 @@ class Case:
             UserError: the code that is loaded does not take it.
         """
         path = checkout / self.file
-        return check_recipe(overridden(read_recipe(path), [*self.keys, *QUIET, *more], SECTIONS), path)
+        return check_recipe(overridden(read_recipe(path), [*self.keys, *QUIET, *more], SECTIONS, path), path)
 
     def changed(self, *more: str) -> "Case":
         """Return the case with more keys changed."""

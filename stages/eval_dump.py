@@ -20,7 +20,7 @@ from figura.base.lock import hold
 from figura.base.yaml12 import read_yaml
 from figura.evaluation.model_folder import kept, model_folder, refuse_other_networks, trained_facts
 from figura.live.causes import print_causes
-from figura.recipe.dotted_keys import overridden
+from figura.recipe.assignments import overridden
 from figura.recipe.load import check_recipe
 from figura.recipe.schema_check import check_schema
 from figura.recipe.trial import mark
@@ -43,7 +43,7 @@ def main(arguments: list[str]) -> None:
     print_causes()
     model = args.checkpoint or model_folder(args.run)
     check_options(args, model)
-    content = overridden(read_yaml(args.recipe), args.set, ("evaluate",))
+    content = overridden(read_yaml(args.recipe), args.set, ("evaluate",), args.recipe)
     refuse_other_networks(args.recipe, content, model)
     check_schema(content, args.recipe)
 

@@ -25,8 +25,8 @@ from figura.base.error_collector import ErrorCollector, alternatives, is_schema,
 from figura.base.errors import UserError
 from figura.base.yaml12 import parse_yaml, read_yaml
 from figura.engine.build import build_schedule
+from figura.recipe.assignments import overridden
 from figura.recipe.completion import with_data
-from figura.recipe.dotted_keys import overridden
 from figura.recipe.load import check_recipe
 from figura.recipe.schema import Declaration, Recipe
 from figura.recipe.types import LOSS, NETWORK, build
@@ -186,7 +186,7 @@ def fits(file: str, setting: str) -> bool:
     """Whether a recipe passes all checks with one key changed, and what the change names can be built."""
     section, name, *_ = setting.partition("=")[0].split(".")
     try:
-        recipe = check_recipe(overridden(content(file), [setting], list(Recipe.model_fields)), Path(file))
+        recipe = check_recipe(overridden(content(file), [setting], list(Recipe.model_fields), Path(file)), Path(file))
         if section == "networks":
             build(recipe.networks[name], NETWORK, name, Path(file))
     except UserError:

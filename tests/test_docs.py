@@ -26,8 +26,8 @@ from figura.base.yaml12 import parse_yaml, read_yaml, to_yaml
 from figura.command import COMMANDS
 from figura.data.preparation.datasets import read_dataset
 from figura.recipe import trusted
+from figura.recipe.assignments import overridden
 from figura.recipe.completion import with_data
-from figura.recipe.dotted_keys import overridden
 from figura.recipe.expansion import read_recipe
 from figura.recipe.load import check_recipe
 from figura.recipe.pipeline import instances
@@ -205,7 +205,7 @@ def test_values_set_for_a_tool_make_a_recipe(page, words):
     recipe = next(word for word in words if word.endswith(".yaml"))
     texts = [word for name, word in itertools.pairwise(words) if name == "--set"]
     sections = ("data", "evaluate") if "show" in words else ("evaluate", "predict")
-    check_recipe(overridden(content(recipe), texts, sections), Path(recipe), ("evaluate", "predict"))
+    check_recipe(overridden(content(recipe), texts, sections, Path(recipe)), Path(recipe), ("evaluate", "predict"))
 
 
 def merged(base: Any, change: Any) -> Any:
@@ -269,7 +269,7 @@ DECLARED = [
 def test_a_key_with_a_value_fits_the_schema(page, key, value):
     assert len(DECLARED) > 3
     errors = ErrorCollector(Path(page))
-    changed = merged(content("params.yaml"), overridden({}, [f"{key}={value}"], [key.split(".")[0]]))
+    changed = merged(content("params.yaml"), overridden({}, [f"{key}={value}"], [key.split(".")[0]], Path(page)))
     validated(Recipe, with_data(changed, errors), errors)
     assert errors.lines == []
 

@@ -17,7 +17,7 @@ from figura.base.errors import UserError
 from figura.base.pictures import write_png
 from figura.base.yaml12 import read_yaml
 from figura.commands import parser_of
-from figura.recipe.dotted_keys import overridden
+from figura.recipe.assignments import overridden
 from figura.recipe.load import check_recipe
 from figura.recipe.schema_check import check_schema
 
@@ -40,7 +40,7 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="change a value of the recipe")
     args = parser.parse_args(arguments)
     _check(args)
-    content = overridden(read_yaml(args.recipe), args.set, ("data", "evaluate", "seed"))
+    content = overridden(read_yaml(args.recipe), args.set, ("data", "evaluate", "seed"), args.recipe)
     check_schema(content, args.recipe)
 
     from figura.show.examples import drawn_examples

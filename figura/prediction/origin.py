@@ -11,7 +11,8 @@ from typing import Any
 from figura.base.errors import UserError
 from figura.base.yaml12 import read_yaml
 from figura.evaluation.model_folder import model_recipe, refuse_other_networks
-from figura.recipe.dotted_keys import overridden, texts
+from figura.recipe.assignments import overridden
+from figura.recipe.dotted_keys import texts
 from figura.recipe.pipeline import PIPELINE
 from figura.recipe.schema_check import check_schema
 from figura.recipe.trusted import OPTION, refuse_untrusted, refuse_untrusted_model
@@ -47,7 +48,7 @@ class Origin:
         if self.trusted_types_only:
             refuse_untrusted(self.content, self.recipe)
             refuse_untrusted_model(model)
-        content = overridden(self.content, assignments, ("evaluate", "predict"))
+        content = overridden(self.content, assignments, ("evaluate", "predict"), self.recipe)
         refuse_other_networks(self.recipe, content, model)
         check_schema(content, self.recipe)
         return content

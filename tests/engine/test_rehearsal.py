@@ -16,7 +16,7 @@ from real_people import leave_out_plots
 
 from figura.base.yaml12 import read_yaml, to_yaml
 from figura.commands import predict
-from figura.recipe.dotted_keys import overridden
+from figura.recipe.assignments import overridden
 from figura.recipe.load import check_recipe
 from figura.training.trainer import Trainer
 from stages import eval_dump, prepare, train
@@ -118,7 +118,7 @@ def test_half_precision_waits_for_nothing_else(name, precision, gpu, tmp_path):
     file = Path(FILES[name])
     changes = [f"train.precision={precision}", "runtime.samples=null", "runtime.scores=null"]
     content = read_yaml(file)
-    Trainer(check_recipe(overridden(content, changes, list(content)), file), tmp_path).fit()
+    Trainer(check_recipe(overridden(content, changes, list(content), file), file), tmp_path).fit()
     found = waits(gpu)
     overflows = found.pop("adapt", 0) / 2  # the scale before and after, and then whether losses were finite
     assert overflows == 0 or precision == "fp16"

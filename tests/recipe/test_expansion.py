@@ -10,6 +10,7 @@ from figura.base.error_collector import ErrorCollector
 from figura.base.errors import UserError
 from figura.base.yaml12 import parse_yaml, to_yaml
 from figura.code.manifests import settings_of
+from figura.recipe.assignments import overridden
 from figura.recipe.expansion import expanded, extended_files
 from figura.recipe.pipeline import Instance
 
@@ -112,6 +113,14 @@ def test_another_file_is_named(recipe: dict[str, Any], base: str | None, fault: 
     with pytest.raises(UserError) as caught:
         expanded(recipe, ErrorCollector(Path("recipe.yaml")))
     assert str(caught.value).startswith(fault)
+
+
+def test_a_value_set_on_the_command_line_keeps_what_is_inherited(recipe: dict[str, Any]) -> None:
+    again = ["evaluate.modes.again.injectors.draw.args.mode=train"]
+    changed = overridden(recipe, again, ("evaluate",), Path("recipe.yaml"))["evaluate"]["modes"]["again"]
+    inherited = BY_HAND["evaluate.modes.again"]
+    assert changed["injectors"]["draw"] == inherited["injectors"]["draw"] | {"args": {"mode": "train"}}
+    assert changed["save"] == inherited["save"]
 
 
 def test_a_manifest_has_the_settings_that_dvc_does_not_see(recipe: dict[str, Any]) -> None:

@@ -18,7 +18,7 @@ from figura.base.yaml12 import to_yaml
 from figura.commands import predict, show, watch
 from figura.commands.describe.__main__ import main as describe
 from figura.launch import process_count, run_here
-from figura.recipe.dotted_keys import overridden
+from figura.recipe.assignments import overridden
 from figura.recipe.gates import Gate, can_run, covers_every_iteration
 from figura.recipe.load import check_recipe
 from figura.recipe.schema_check import check_schema
@@ -161,7 +161,7 @@ def test_gates_of_any_length_are_judged_at_once():
 )
 def test_values_of_the_command_line(assignment, said):
     with pytest.raises(UserError) as caught:
-        overridden(toy.recipe(), [assignment], ("evaluate",))
+        overridden(toy.recipe(), [assignment], ("evaluate",), Path("recipe.yaml"))
     assert said in str(caught.value)
 
 

@@ -21,7 +21,7 @@ from figura.commands.describe import __main__ as describe
 from figura.data.preparation.datasets import Dataset
 from figura.data.preparation.prepare import prepare
 from figura.engine.build import build_datasets, build_networks, build_schedule
-from figura.recipe.dotted_keys import overridden
+from figura.recipe.assignments import overridden
 from figura.recipe.expansion import read_recipe
 from figura.recipe.load import check_recipe
 from figura.recipe.schema import Recipe
@@ -103,7 +103,7 @@ def recipe(file: Path, *changes: str, variant: str | None = None, offline: bool 
     content = read_recipe(file)
     own = [change for change in OFFLINE[system(file)] if offline and _has(content, change.partition("=")[0])]
     wanted = [*own, *changes, *(variants(file)[variant] if variant else [])]
-    return check_recipe(overridden(content, wanted, list(Recipe.model_fields)), file)
+    return check_recipe(overridden(content, wanted, list(Recipe.model_fields), file), file)
 
 
 def _has(content: Any, key: str) -> bool:
