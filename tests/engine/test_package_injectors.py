@@ -29,6 +29,16 @@ def in_place(x: Tensor):
     return x.add_(1)
 
 
+def rounded(x: Tensor):
+    """Round as batched kernels do, whose last digits depend on the size of the batch."""
+    return x + 1e-7 * len(x)
+
+
+def longest(x: Tensor):
+    """Give as many columns as the largest value of the batch has."""
+    return x.flatten(1)[:, : int(x.max())]
+
+
 def made(declared: dict[str, Any]) -> PackageOperation:
     """Return the injector of an entry, which has no faults."""
     errors = ErrorCollector(Path("r.yaml"))
@@ -60,6 +70,12 @@ def test_an_entry_computes_what_its_function_does(entry, expected):
     assert injector.adds == tuple(entry.get("output", ["out"]))
     for result, wanted in zip(results, expected, strict=True):
         np.testing.assert_array_equal(result.numpy(), wanted)
+
+
+@pytest.mark.parametrize(("name", "separate"), [("rounded", True), ("longest", False)])
+def test_examples_are_compared_up_to_rounding_and_in_any_shape(name, separate):
+    injector = made({"type": f"test_package_injectors.{name}", "inputs": {"x": "a"}, "output": "out"})
+    assert injector.is_separate([torch.from_numpy(A) / 100 if name == "rounded" else torch.from_numpy(A)]) is separate
 
 
 def fit(injector: dict[str, Any], run: Path, **changes: Any) -> Trainer:
@@ -103,10 +119,12 @@ DROPOUT = {"type": "torch.nn.functional.dropout", "p": 0.4}
 def test_a_random_one_goes_on_to_the_same_bytes_after_a_kill(tmp_path):
     fit(DROPOUT, tmp_path / "whole")
     if not (process := os.fork()):
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(Trainer, "iterate", toy.killed_at(10)(Trainer.iterate))
-            fit(DROPOUT, tmp_path / "cut")
-        os._exit(0)
+        try:
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(Trainer, "iterate", toy.killed_at(10)(Trainer.iterate))
+                fit(DROPOUT, tmp_path / "cut")
+        finally:
+            os._exit(0)
     assert os.WTERMSIG(os.waitpid(process, 0)[1]) == 9
     fit(DROPOUT, tmp_path / "cut")
     one, other = ((tmp_path / run / "model/painter.safetensors").read_bytes() for run in ("whole", "cut"))
