@@ -489,10 +489,12 @@ def test_killed_while_a_state_is_written(point, tmp_path, store):
     source = resume_point(tmp_path / "source")
     child = os.fork()
     if not child:
-        watched = toy.killed_at(point)
-        os.link, Path.rename, state_store.write_text = map(watched, (os.link, Path.rename, state_store.write_text))
-        store.add(3, "a" * 32, source, {})
-        os._exit(1)
+        try:
+            watched = toy.killed_at(point)
+            os.link, Path.rename, state_store.write_text = map(watched, (os.link, Path.rename, state_store.write_text))
+            store.add(3, "a" * 32, source, {})
+        finally:  # an error here must not run the other tests a second time
+            os._exit(1)
     assert os.waitpid(child, 0)[1] == 9
     assert store.states() == []
     assert store.add(3, "a" * 32, source, {}) is not None
