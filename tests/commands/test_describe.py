@@ -16,6 +16,7 @@ from bench.trainings import Case, start
 from figura.base.exit_status import run
 from figura.base.yaml12 import to_yaml
 from figura.commands.describe.__main__ import main
+from figura.commands.describe.cards import CARDS, least_seconds
 from figura.commands.describe.flops import flop_counter
 from figura.commands.describe.footprint import largest_batch
 
@@ -65,6 +66,18 @@ def test_the_largest_batch_that_fits(pix2pix, capsys):
     fitting = (7 * 1024 / 1.4 - (total - activations)) / (activations / 8)
     told = int(re.search(r"fit a GPU, estimated: 8 GB ([\d,]+), 16 GB", said)[1].replace(",", ""))
     assert told == pytest.approx(fitting, rel=0.01)
+
+
+def test_the_least_time_on_a_gpu(pix2pix, capsys):
+    computing, moving = (least_seconds(flops, 1e9, 2e9, CARDS["a100"]) for flops in (1e12, 1e9))
+    assert computing == pytest.approx((1 / 156, 1 / 312))
+    assert moving == pytest.approx((6 / 2039, 4 / 2039))
+    main([str(pix2pix), "--gpu", "t4"])
+    said = capsys.readouterr().out
+    least = float(re.search(r"in all ([\d.]+) GFLOP", said)[1]) / 8.1  # ms, at 8.1 TFLOP/s
+    found = re.search(r"on t4, .* takes at least ([\d.]+) ms or [\d.]+ ms .*, ([\d,]+) of them ([\d.]+) or", said)
+    assert float(found[1]) == pytest.approx(least, rel=0.05)
+    assert float(found[3]) == pytest.approx(least / 1e3 * int(found[2].replace(",", "")) / 3600, rel=0.05)
 
 
 def test_the_picture_is_written_and_repeatable(pix2pix):

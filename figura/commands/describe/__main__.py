@@ -16,6 +16,7 @@ from figura.base.exit_status import run
 from figura.base.tables import aligned
 from figura.base.yaml12 import read_yaml
 from figura.commands import parser_of
+from figura.commands.describe.cards import CARDS, least_seconds
 from figura.recipe.load import check_recipe
 from figura.recipe.schema import Recipe
 from figura.recipe.schema_check import check_schema
@@ -41,6 +42,7 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--output", type=Path, metavar="FILE", help="picture to write, .svg or .png")
     parser.add_argument("--batch-size", type=int, metavar="N", help="examples in a batch; default: the recipe's")
     parser.add_argument("--mode", metavar="NAME", help="describe this mode of `evaluate` instead of training")
+    parser.add_argument("--gpu", choices=CARDS, help="how long training takes at least on it, by its data sheet")
     parser.add_argument(OPTION, action="store_true", help=HELP)
     args = parser.parse_args(arguments)
     if args.batch_size is not None and args.batch_size < 1:
@@ -69,6 +71,8 @@ def main(arguments: list[str]) -> None:
         title = f"{args.recipe}: mode {args.mode}, {costs.batch} examples at a time"
     table = network_rows(recipe, flow, sizes)
     notes = [*totals(costs, taken), *costs.notes, COUNTED]
+    if args.gpu and taken is not None:
+        notes += duration(costs, taken, args.gpu, recipe.train.steps)
     if costs.scaled:
         short = ", ".join(key.rpartition(".")[2] for key in costs.scaled)
         notes.append(f"run on the CPU with {FEW} examples, because they need values, and scaled: {short}")
@@ -183,6 +187,18 @@ def totals(costs: "Costs", taken: "Footprint | None") -> Iterable[str]:
 
         fitting = [f"{size} GB {largest_batch(size * 2**30, taken.total, costs.peak / costs.part):,}" for size in GPUS]
         yield f"examples at a time that fit a GPU, estimated: {', '.join(fitting)}"
+
+
+def duration(costs: "Costs", taken: "Footprint", gpu: str, steps: int | None) -> Iterable[str]:
+    """Yield the line of `--gpu`; none where operations are unknown."""
+    flops = sum(costs.forward.values()) + sum(costs.backward.values())
+    if not flops or costs.saved.keys() != costs.backward.keys():
+        return
+    each = least_seconds(flops, taken.total, sum(costs.saved.values()), CARDS[gpu])
+    times = " or ".join(f"{seconds * 1e3:.2g} ms" for seconds in each)
+    whole = " or ".join(f"{seconds * (steps or 0) / 3600:.2g}" for seconds in each)
+    all_steps = f", {steps:,} of them {whole} hours" if steps else ""
+    yield f"on {gpu}, by its data sheet, an iteration takes at least {times} (float32 or 16 bits){all_steps}"
 
 
 def mebibytes(size: int) -> str:
