@@ -106,15 +106,15 @@ def _instead(name: str, modules: Iterable[str]) -> str:
 
 def _command_of_system(name: str) -> str | None:
     """Return the module of a system's command, such as `models.pose.submit` for `pose.submit`, or None."""
-    from figura import systems
+    from figura.systems import full_name
 
-    systems.find_systems()
+    module = full_name(name)
     try:
-        spec = importlib.util.find_spec(f"{systems.PACKAGE}.{name}")
+        spec = importlib.util.find_spec(module)
     except (ImportError, ValueError):
         return None
     is_command = spec is not None and spec.origin is not None and "\ndef main(" in Path(spec.origin).read_text("utf-8")
-    return f"{systems.PACKAGE}.{name}" if is_command else None
+    return module if is_command else None
 
 
 def _version() -> str:

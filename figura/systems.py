@@ -1,48 +1,77 @@
-"""Locate `models`, the package of the systems: the project's first, then the shipped one.
+"""Locate the systems: those of the project's package `models` first, then the shipped ones, `figura.models`.
 
-In figura's repository, the systems are beside this package. The wheel has a copy of the full project in
-`figura/project`, of which `figura init` copies parts.
+In figura's repository, the systems are beside this package, and are `models` there. The wheel has a copy of the full
+project in `figura/project`, of which `figura init` copies parts.
 """
 
 import importlib
+import importlib.util
 import pkgutil
 import re
 import sys
+from collections.abc import Iterable, Sequence
 from functools import cache
+from importlib.machinery import all_suffixes
 from pathlib import Path
+from types import ModuleType
 
 PACKAGE = "models"
+SHIPPED = "figura.models"
+"""The package of the shipped systems, unless `models` is: `in_repository`."""
 IN_WHEEL = Path(__file__).with_name("project")
 PROJECT = IN_WHEEL if IN_WHEEL.is_dir() else Path(__file__).parents[1]
 """The project that ships with figura: `dvc.yaml`, `params.yaml`, `recipes`, `stages`, `models`, ..."""
 CLASS = re.compile(r"^class (\w+)\b", re.MULTILINE)
 
 
-def find_systems(shipped_only: bool = False) -> None:
-    """Make `models.NAME` the project's module, or the shipped one if the project has none of that name.
+def folders() -> list[str]:
+    """Return the folders of the package `models` that this process imports; [] without one."""
+    loaded = sys.modules.get(PACKAGE)
+    if loaded is None and (spec := importlib.util.find_spec(PACKAGE)) is not None:
+        return list(spec.submodule_search_locations or ())
+    return list(getattr(loaded, "__path__", ()))
 
-    Raises:
-        ImportError: with `shipped_only`, if another `models` is already imported.
+
+def in_repository(places: Iterable[str | Path] | None = None) -> bool:
+    """Whether `models`, whose folders are `places` or those of this process, is the package of the shipped systems."""
+    first = next(iter(folders() if places is None else places), None)
+    return first is not None and Path(first).resolve() == (PROJECT / PACKAGE).resolve()
+
+
+def full_name(name: str, places: Sequence[str | Path] | None = None, shipped_only: bool = False) -> str:
+    """Return the name by which a system's module is imported: `models.vunet.losses` for `vunet.losses`.
+
+    It is in `models`, whose folders are `places` or those of this process, if that has the system, and otherwise in
+    `figura.models`. A name that begins with `models` or `figura` stays, but for `models.vunet` of a shipped system.
     """
-    shipped = str(PROJECT / PACKAGE)
-    if PACKAGE not in sys.modules:
-        if shipped_only:
-            sys.path.insert(0, str(PROJECT))
-        try:
-            importlib.import_module(PACKAGE)
-        except ModuleNotFoundError as error:
-            if error.name != PACKAGE:
-                raise
-            sys.path.append(str(PROJECT))  # at the end, where it shadows nothing
-            importlib.invalidate_caches()
-        finally:
-            if shipped_only:
-                sys.path.remove(str(PROJECT))
-    path = getattr(importlib.import_module(PACKAGE), "__path__", None)
-    if shipped_only and list(path or ()) != [shipped]:
-        raise ImportError(f"another package {PACKAGE!r} is imported already; start a new process")
-    if path is not None and shipped not in path:
-        path.append(shipped)
+    short = name.removeprefix(f"{PACKAGE}.")
+    system = short.partition(".")[0]
+    if system in (PACKAGE, "figura"):
+        return name
+    places = folders() if places is None else places
+    if in_repository(places):
+        own = SHIPPED not in sys.modules  # as before another project's `models` left the path
+    else:
+        own = not shipped_only and any(_has(Path(one), system) for one in places)
+    return f"{PACKAGE if own else SHIPPED}.{short}"
+
+
+def _has(folder: Path, system: str) -> bool:
+    """Whether a folder has a module or a package; a folder without code, such as one of weights, is none."""
+    return any((folder / f"{system}{suffix}").is_file() for suffix in all_suffixes()) or bool(
+        modules_below(folder / system)
+    )
+
+
+def system_module(name: str) -> ModuleType:
+    """Import a module of a system: `people.pairs`."""
+    return importlib.import_module(full_name(name))
+
+
+def systems() -> dict[str, str]:
+    """Return the full names of all systems by their short ones."""
+    found = pkgutil.iter_modules([*folders(), str(PROJECT / PACKAGE)])
+    return {name: full_name(name) for name in sorted({one.name for one in found})}
 
 
 @cache
@@ -67,11 +96,11 @@ def classes_in(path: Path) -> list[str]:
 
 def modules_with(prefix: str, function: str) -> dict[str, str]:
     """Return the modules of all systems whose file is called `<prefix><name>.py` and defines a function, by name."""
-    find_systems()
     found = {}
-    for system in pkgutil.iter_modules(importlib.import_module(PACKAGE).__path__):
-        folder = Path(system.module_finder.path) / system.name  # type: ignore[union-attr]
-        for file in folder.glob(f"{prefix}*.py"):
-            if f"\ndef {function}(" in file.read_text("utf-8"):
-                found[file.stem.removeprefix(prefix)] = f"{PACKAGE}.{system.name}.{file.stem}"
+    for system in systems().values():
+        spec = importlib.util.find_spec(system)
+        for folder in (spec and spec.submodule_search_locations) or ():
+            for file in Path(folder).glob(f"{prefix}*.py"):
+                if f"\ndef {function}(" in file.read_text("utf-8"):
+                    found[file.stem.removeprefix(prefix)] = f"{system}.{file.stem}"
     return dict(sorted(found.items()))

@@ -20,7 +20,7 @@ from figura.base.errors import UserError
 from figura.code.relevance import changes_results
 from figura.code.syntax import DIGITS, EMPTY, Source, read_source
 from figura.systems import PACKAGE as SYSTEMS
-from figura.systems import PROJECT, classes_in, modules_below
+from figura.systems import PROJECT, SHIPPED, classes_in, full_name, modules_below
 
 LIBRARY = "figura"
 STANDARD_LIBRARY = [Path(sysconfig.get_path(one)) for one in ("stdlib", "platstdlib")]
@@ -100,7 +100,7 @@ class _Walk:
                     f"{top}: installed in editable mode, but its files cannot be found, so a change of them could not "
                     "be noticed; install it by `pip install -e . --config-settings editable_mode=compat`"
                 )
-            if is_own(top):
+            if is_own(top) or _is_shipped(name):
                 found = find(name)
                 waiting += self._add(name, found) if found else self._attribute(name)
 
@@ -113,7 +113,7 @@ class _Walk:
             files[found.key], sources[found.key] = _digest(found.path), found.path
             return _parent(name)
         source = _read(found.path, found.package)
-        library = name.partition(".")[0] == LIBRARY
+        library = name.partition(".")[0] == LIBRARY and not _is_shipped(name)
         if source.unknown and not library:
             raise UserError(
                 f"{found.path}:{source.unknown[0]}: loads a module or file whose name is no constant, so a change of "
@@ -173,8 +173,7 @@ def find(name: str) -> Found | None:
     if not rest and (module := _module(top)) is not None and module.is_file():
         return Found(module, "", module.name)
     above, key = name.rpartition(".")[0], Path(top, *rest)
-    for root in _roots(top):
-        folder = root.joinpath(*rest)
+    for folder in _folders(name):
         for suffix in SUFFIXES:
             if (file := folder / f"__init__{suffix}").is_file():
                 return Found(file, name, (key / file.name).as_posix())
@@ -187,6 +186,17 @@ def find(name: str) -> Found | None:
         place = key / file.name if package else key.with_name(file.name)
         return Found(file, name if package else above, place.as_posix())
     return None
+
+
+def _is_shipped(name: str) -> bool:
+    """Whether a module is one of a shipped system; the package of the systems itself is one of the library."""
+    return name.startswith(f"{SHIPPED}.")
+
+
+def _folders(name: str) -> list[Path]:
+    """Return where the files of a module or package may be, each without the suffix."""
+    top, *rest = name.split(".")
+    return [PROJECT.joinpath(*rest)] if _is_shipped(name) else [root.joinpath(*rest) for root in _roots(top)]
 
 
 @cache
@@ -208,10 +218,7 @@ def _spec(name: str, folders: tuple[str, ...] | None = None) -> ModuleSpec | Non
 def _roots(top: str) -> tuple[Path, ...]:
     """Return the folders of a top-level package, in lookup order; empty for a single-file module."""
     spec = _spec(top)
-    folders = [Path(folder) for folder in (spec and spec.submodule_search_locations) or ()]
-    if top == SYSTEMS and PROJECT / SYSTEMS not in folders:
-        folders.append(PROJECT / SYSTEMS)
-    return tuple(folders)
+    return tuple(Path(folder) for folder in (spec and spec.submodule_search_locations) or ())
 
 
 @cache
@@ -248,7 +255,8 @@ def _is_own(path: Path, key: str) -> bool:
 
 def top_of(path: Path, key: str) -> Path:
     """Return the top-level folder or file of a module: `/p/models` for /p/models/vunet/losses.py."""
-    return path.parents[key.count("/") - 1] if "/" in key else path
+    within = key.removeprefix(f"{LIBRARY}/") if path.is_relative_to(PROJECT / SYSTEMS) else key
+    return path.parents[within.count("/") - 1] if "/" in within else path
 
 
 @cache
@@ -298,7 +306,8 @@ def _beside(found: Found, source: Source, library: bool) -> Iterator[tuple[Path,
         return
     folder, key = found.path.parent, Path(found.key).parent
     if source.reads_above and found.package and not library:
-        folder, key = top_of(found.path, found.key), Path(found.key.partition("/")[0])
+        folder = top_of(found.path, found.key)
+        key = Path(found.key.removesuffix(found.path.relative_to(folder).as_posix()))
     files = [path for path in folder.iterdir() if path.is_file() and path.name != LOCK]
     names = {part for text in source.texts for part in text.split("/")}
     for inside in () if library else [path for path in folder.iterdir() if path.is_dir()]:
@@ -331,7 +340,7 @@ def module_of_type(name: str) -> str | None:
     package, _, attribute = name.rpartition(".")
     if not package:
         return next((module for home in HOMES for module in _modules_with(home, attribute)), None)
-    inside = package if package.partition(".")[0] in (SYSTEMS, LIBRARY) else f"{SYSTEMS}.{package}"
+    inside = full_name(package, _roots(SYSTEMS))
     if (module := next(_modules_with(inside, attribute), None)) is not None:
         return module
     return inside if find(inside) else package
@@ -339,10 +348,8 @@ def module_of_type(name: str) -> str | None:
 
 def _modules_with(package: str, name: str) -> Iterator[str]:
     """Yield the modules in a package of figura or of the systems whose source defines a class."""
-    top, *rest = package.split(".")
-    for root in _roots(top):
-        folder = root.joinpath(*rest)
-        if rest and folder.with_suffix(".py").is_file() and name in classes_in(folder.with_suffix(".py")):
+    for folder in _folders(package):
+        if "." in package and folder.with_suffix(".py").is_file() and name in classes_in(folder.with_suffix(".py")):
             yield package
         for parts, path in modules_below(folder):
             if name in classes_in(path):

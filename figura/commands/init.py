@@ -39,8 +39,8 @@ ALWAYS = (
 """Files and folders that each project gets as they are."""
 KEPT = (".dvcignore", ".gitignore", "models/__init__.py", "stages/__init__.py")
 """Files that repositories may have already; theirs stay."""
-IN_THE_WAY = ("data.dvc",)
-"""Files beside which a folder of this name would break something."""
+IN_THE_WAY = ("data.dvc", "figura.py", "figura/__init__.py")
+"""Files that would break something: one beside a folder of its name, modules that hide figura from `python -m`."""
 WEIGHTS = ("start", "losses", "metrics")
 HEADER = re.compile(r"^#.*\bdata/params\.yaml:\n((?:#   .*\n)+)", re.MULTILINE)
 """The dataset that a recipe needs, in the comment at its top; without one, it is that of `data/params.yaml`."""

@@ -8,7 +8,6 @@ first line: `# yaml-language-server: $schema=recipes/schema.json`.
 import importlib
 import inspect
 import json
-import pkgutil
 import re
 from collections.abc import Iterator
 from functools import cache
@@ -31,7 +30,7 @@ from figura.recipe.schema import Declaration, Gated, Recipe
 from figura.recipe.shares import FORM
 from figura.recipe.stand_ins import annotations, is_stand_in
 from figura.recipe.types import Slot, find_type
-from figura.systems import PACKAGE, classes_in, find_systems, modules_below
+from figura.systems import PACKAGE, classes_in, modules_below, systems
 
 FILE = Path("recipes/schema.json")
 DRAFT = "http://json-schema.org/draft-07/schema#"
@@ -121,9 +120,7 @@ def schema(modules: list[str]) -> Json:
     Raises:
         UserError: a module cannot be imported.
     """
-    find_systems()
-    systems = [one.name for one in pkgutil.iter_modules(importlib.import_module(PACKAGE).__path__)]
-    homes = {name: f"{PACKAGE}.{name}" for name in systems} | {name: name for name in (*MODULES, *modules)}
+    homes = systems() | {name: name for name in (*MODULES, *modules)}
     kinds = {slot: dict(_types(slot, homes)) for slot in dict.fromkeys(SLOTS.values())}
     takes = {kind: _arguments(kind) for of_slot in kinds.values() for kind in of_slot.values()}
     adapters = {(kind, name): _adapter(hint) for kind, given in takes.items() for name, (_, hint) in given.items()}

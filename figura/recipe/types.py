@@ -30,7 +30,7 @@ from figura.base.errors import after_signal, install, memory_asked, one_line
 from figura.recipe.schema import Declaration, Recipe
 from figura.recipe.stand_ins import annotations, is_stand_in
 from figura.systems import PACKAGE as SYSTEMS
-from figura.systems import classes_in, find_systems, modules_below
+from figura.systems import classes_in, full_name, modules_below
 
 INSTALLED = tuple(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib"))
 """Folders of the standard library and of packages."""
@@ -135,11 +135,9 @@ def _candidates(package: str) -> list[str]:
 
     With trusted types only, these are figura's package and PyTorch.
     """
-    first = package.partition(".")[0]
-    inside = package if first in (SYSTEMS, "figura") else f"{SYSTEMS}.{package}"
     if os.environ.get(TRUSTED_ONLY):
-        return [package] if first == "torch" else [inside]
-    return list(dict.fromkeys([inside, package]))
+        return [package if package.partition(".")[0] == "torch" else full_name(package, shipped_only=True)]
+    return list(dict.fromkeys([full_name(package), package]))
 
 
 def _parts(module: Any, name: str | None = None) -> Iterator[tuple[str, Any]]:
@@ -181,8 +179,6 @@ class _BrokenModuleError(Exception):
 def _import(name: str) -> Any:
     """Return a module, or None if there is none. Raises _BrokenModuleError if its code raises."""
     try:
-        if name.partition(".")[0] == SYSTEMS:
-            find_systems(shipped_only=bool(os.environ.get(TRUSTED_ONLY)))
         return importlib.import_module(name)
     except (Exception, SystemExit) as error:  # third-party code, perhaps a script
         missing = error.name if isinstance(error, ModuleNotFoundError) else None

@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 
 from figura.interfaces import Injector, Networks, Operation, State
-from models.images.argument_types import Count, Positive, Share
+
+from ..images.argument_types import Count, Positive, Share
 
 
 class Times(Operation):

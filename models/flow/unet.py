@@ -10,7 +10,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from figura.base.errors import UserError
-from models.images.argument_types import Count, Positive
+
+from ..images.argument_types import Count, Positive
 
 FREQUENCIES = 32  # sines of the time embedding, and as many cosines; from 1 to 1000 radians per unit of time
 HEAD = 32  # channels of an attention head

@@ -12,8 +12,9 @@ from torch import Tensor
 
 from figura.base.distributed import mean_over_ranks
 from figura.interfaces import Loss
-from models.images.argument_types import NonNegative
-from models.images.example_means import at_least_float32
+
+from .argument_types import NonNegative
+from .example_means import at_least_float32
 
 Kind = Literal[
     "vanilla", "lsgan", "hinge", "relativistic_average", "wgan",

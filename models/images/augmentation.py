@@ -5,8 +5,8 @@ from typing import TypeVar
 
 import numpy as np
 
-from models.images import photometry
-from models.images.augmentation_settings import (
+from . import photometry
+from .augmentation_settings import (
     Chance,
     ColourJitter,
     Compression,
@@ -15,8 +15,8 @@ from models.images.augmentation_settings import (
     InputTransforms,
     PairAugmentation,
 )
-from models.images.further_transforms import transformed
-from models.images.photometry import Image, Tone
+from .further_transforms import transformed
+from .photometry import Image, Tone
 
 Transform = TypeVar("Transform", bound=Chance)
 

@@ -9,8 +9,8 @@ from typing import Annotated, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from models.images.further_transforms import ImageTransforms, Transforms
-from models.images.photometry import Codec
+from .further_transforms import ImageTransforms, Transforms
+from .photometry import Codec
 
 Number = TypeVar("Number", bound=float)
 

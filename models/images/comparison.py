@@ -6,7 +6,8 @@ from typing import ClassVar
 from torch import Tensor
 
 from figura.prediction.comparison import Comparison
-from models.images.scores import WINDOW, l1, psnr, ssim
+
+from .scores import WINDOW, l1, psnr, ssim
 
 
 class PictureComparison(Comparison):

@@ -34,8 +34,9 @@ from figura.base.sampling import evenly_spaced
 from figura.base.seeding import generator
 from figura.dump import Dump
 from figura.report.interfaces import Bootstrap, Estimate, NotApplicableError, Values, rows_where
-from models.images import inception, vgg
-from models.images.scores import PictureScore, stacks
+
+from . import inception, vgg
+from .scores import PictureScore, stacks
 
 RANDOM_LAYERS = ("relu1_2", "relu2_2")  # 64 + 128 dimensions
 BATCH = 32  # images in memory at a time

@@ -9,7 +9,8 @@ from torch import Tensor
 
 from figura.base.distributed import current_shard, whole_batch
 from figura.interfaces import Operation
-from models.images.argument_types import Share
+
+from .argument_types import Share
 
 
 class ImagePool(Operation):

@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from models.images.weight_files import WeightFile
+from .weight_files import WeightFile
 
 SIZE = 299
 UNUSED = ("fc.", "AuxLogits.")  # classifiers, which a file may contain

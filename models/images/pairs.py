@@ -15,8 +15,9 @@ from figura.base.sampling import evenly_spaced
 from figura.data.formats.pair_files import LAYOUTS, Fault, find_pairs, load_pair, with_channels
 from figura.data.formats.prepared import Manifest, without_split
 from figura.interfaces import Example, ExampleDataset
-from models.images.argument_types import Load, Sides, crop_and_load
-from models.images.augmentation import PairAugmentation, augment
+
+from .argument_types import Load, Sides, crop_and_load
+from .augmentation import PairAugmentation, augment
 
 LEVELS = 16  # of each channel of an input, in a palette
 PALETTE_PAIRS = 1000  # that a palette is made of, at most

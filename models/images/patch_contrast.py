@@ -13,8 +13,9 @@ from torch import Tensor, nn
 
 from figura.base.errors import UserError
 from figura.interfaces import Loss
-from models.images.argument_types import Count, Positive
-from models.images.example_means import at_least_float32
+
+from .argument_types import Count, Positive
+from .example_means import at_least_float32
 
 Features = Mapping[str, Tensor]
 

@@ -24,9 +24,10 @@ from figura.engine.weights import load_weights
 from figura.recipe.schema import Declaration
 from figura.recipe.types import NETWORK, build
 from figura.report.interfaces import Bootstrap, Estimate, groups_of
-from models.images import vgg
-from models.images.scores import PictureScore
-from models.images.weight_files import WeightFile
+
+from . import vgg
+from .scores import PictureScore
+from .weight_files import WeightFile
 
 LAYERS = ("relu1_2", "relu2_2", "relu3_3", "relu4_3", "relu5_3")  # the last of each block
 BATCH = 8  # images in memory at a time, with their maps

@@ -5,9 +5,10 @@ from torch import Tensor
 
 from figura.base.errors import nearest
 from figura.interfaces import Loss
-from models.images import vgg
-from models.images.argument_types import NonNegative
-from models.images.example_means import at_least_float32
+
+from . import vgg
+from .argument_types import NonNegative
+from .example_means import at_least_float32
 
 IMAGE = "image"  # the layer before the first: the images themselves, in [-1, 1]
 

@@ -13,8 +13,9 @@ from figura.data.formats.pair_files import Fault, Loaded, Pair, find_pairs, load
 from figura.data.formats.pair_files import sides as folders_of_sides
 from figura.interfaces import Example
 from figura.prediction.inputs import Photo, PhotoExamples
-from models.images.argument_types import Sides, sides
-from models.images.pairs import Side, normalised, resized
+
+from .argument_types import Sides, sides
+from .pairs import Side, normalised, resized
 
 TWICE = (1.98, 2.02)  # aspect ratio relative to the network's picture: A and B side by side
 SQUEEZED = 1.05  # aspect ratio relative to the network's picture, or its inverse, from which a warning counts it

@@ -15,8 +15,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from figura.interfaces import Loss
-from models.images.argument_types import NonNegative
-from models.images.example_means import at_least_float32, example_means
+
+from .argument_types import NonNegative
+from .example_means import at_least_float32, example_means
 
 Maps = Tensor | Mapping[str, Tensor]
 LeafWeights = dict[str, NonNegative] | None

@@ -12,8 +12,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from figura.base.errors import UserError
-from models.images.argument_types import Count, Rate
-from models.images.norms import Initialisation, Normalisation, initialise, normalise
+
+from .argument_types import Count, Rate
+from .norms import Initialisation, Normalisation, initialise, normalise
 
 FACTOR = 4  # downsampling factor of the residual blocks
 SMALLEST = 8  # side in pixels: reflection padding needs 4 of the image, and 2 of the maps

@@ -5,7 +5,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from figura.interfaces import Loss
-from models.images.example_means import at_least_float32, example_means
+
+from .example_means import at_least_float32, example_means
 
 WINDOW = 7  # pixels, of `LocalDiscrimination`
 DARKEST = 1e-6  # of linear light: the cube root's slope is infinite at 0

@@ -11,10 +11,11 @@ from figura.base.errors import UserError
 from figura.base.pictures import SUFFIXES, decode_raw, picture_files
 from figura.data.formats.prepared import Manifest, without_split
 from figura.interfaces import Example, ExampleDataset
-from models.images.argument_types import Load, Sides, crop_and_load
-from models.images.augmentation import augment
-from models.images.augmentation_settings import GeometricTransforms, PairAugmentation
-from models.images.pairs import normalised, resized
+
+from .argument_types import Load, Sides, crop_and_load
+from .augmentation import augment
+from .augmentation_settings import GeometricTransforms, PairAugmentation
+from .pairs import normalised, resized
 
 TRUTH = "truth"
 

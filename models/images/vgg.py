@@ -14,7 +14,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from figura.base.errors import UserError
-from models.images.weight_files import FILE, WeightFile
+
+from .weight_files import FILE, WeightFile
 
 Network = Literal["vgg16", "vgg19"]
 Layers = Mapping[str, tuple[str, int, int]]

@@ -8,8 +8,9 @@ from numpy.typing import NDArray
 
 from figura.interfaces import Example
 from figura.show.drawing import ExampleDrawing, Pixels, picture_of
-from models.people.crops import square
-from models.people.pairs import PersonPairs
+
+from .crops import square
+from .pairs import PersonPairs
 
 SIDE = 256  # minimum pixels of a drawing of joints
 LINE, VISIBLE, HIDDEN, BOX, CROP = (255, 255, 255), (40, 200, 80), (230, 60, 60), (240, 200, 40), (60, 140, 240)

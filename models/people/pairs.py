@@ -13,9 +13,10 @@ from figura.base.files import read_text
 from figura.data.formats.prepared import read_facts
 from figura.data.formats.skeletons import skeleton_from
 from figura.interfaces import Example, ExampleDataset, Records
-from models.people.crops import square
-from models.people.persons import Persons
-from models.people.stickman import pose_picture
+
+from .crops import square
+from .persons import Persons
+from .stickman import pose_picture
 
 ImageSize = Annotated[int, Field(ge=1)]
 Margin = Annotated[float, Field(ge=0.0, lt=10.0)]

@@ -14,10 +14,11 @@ from figura.data.formats.records import Size, UnusableError
 from figura.data.formats.skeletons import COCO, skeleton_from
 from figura.interfaces import Example
 from figura.prediction.inputs import Photo, PhotoExamples
-from models.people.crops import square
-from models.people.pairs import IMAGE_SIZE, MARGIN, Background, ImageSize, Margin, channels_first
-from models.people.persons import is_usable, joints_needed, person_mask
-from models.people.stickman import pose_picture
+
+from .crops import square
+from .pairs import IMAGE_SIZE, MARGIN, Background, ImageSize, Margin, channels_first
+from .persons import is_usable, joints_needed, person_mask
+from .stickman import pose_picture
 
 MOST = 1000  # people per photo
 SAID = 10  # reported faults per file

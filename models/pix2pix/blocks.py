@@ -5,8 +5,8 @@ from typing import Any, Literal
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from models.images.norms import Normalisation, normalise
-from models.pix2pix.convolutions import convolve, convolve_transposed
+from ..images.norms import Normalisation, normalise
+from .convolutions import convolve, convolve_transposed
 
 Direction = Literal["down", "up"]
 Upsampling = Literal["transposed", "bilinear"]

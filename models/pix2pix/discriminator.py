@@ -7,9 +7,10 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from figura.base.errors import UserError
-from models.images.argument_types import Count
-from models.images.norms import Initialisation, Normalisation, initialise, normalise
-from models.pix2pix.blocks import Biases, Convolution, Padding, has_bias
+
+from ..images.argument_types import Count
+from ..images.norms import Initialisation, Normalisation, initialise, normalise
+from .blocks import Biases, Convolution, Padding, has_bias
 
 
 class PatchDiscriminator(nn.Module):

@@ -9,9 +9,10 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from figura.base.errors import UserError, missing
-from models.images.argument_types import Count, Rate, Sides, sides
-from models.images.norms import Initialisation, Normalisation, initialise
-from models.pix2pix.blocks import Biases, Block, Padding, Position, ResidualBlock, Upsampling, has_bias
+
+from ..images.argument_types import Count, Rate, Sides, sides
+from ..images.norms import Initialisation, Normalisation, initialise
+from .blocks import Biases, Block, Padding, Position, ResidualBlock, Upsampling, has_bias
 
 WIDEST = 8  # times `features`
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from models.images.augmentation_settings import Chance, Limits, Section
+from ..images.augmentation_settings import Chance, Limits, Section
 
 Matrix = NDArray[np.float64]
 Colour = tuple[int, int, int]

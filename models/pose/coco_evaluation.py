@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from figura.base.errors import UserError
-from models.pose.average_precision import (
+
+from .average_precision import (
     AREAS,
     METRICS,
     MOST,
@@ -30,7 +31,7 @@ from models.pose.average_precision import (
     least_hits,
     mean_of_known,
 )
-from models.pose.coco_matching import Cells, box_overlaps, matched, paired, similarities
+from .coco_matching import Cells, box_overlaps, matched, paired, similarities
 
 Record = Mapping[str, Any]
 Ranges = Mapping[str, tuple[float, float]]

@@ -17,9 +17,10 @@ from pydantic import Field
 
 from figura.dump import Dump
 from figura.report.interfaces import Bootstrap, Estimate, NotApplicableError, Score
-from models.pose.argument_types import Distances, Positive, skeleton_of
-from models.pose.coco_evaluation import Evaluation, Ranges, Record
-from models.pose.dump_evaluation import estimates, evaluate
+
+from .argument_types import Distances, Positive, skeleton_of
+from .coco_evaluation import Evaluation, Ranges, Record
+from .dump_evaluation import estimates, evaluate
 
 NO_JOINTS = "no annotated person has a labelled keypoint"
 NO_BOXES = "no annotation has a box"

@@ -13,9 +13,9 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor
 
-from models.pose.argument_types import Kind, NonNegative, Positive
-from models.pose.field_losses import Cells, FieldLoss, bounded, soft_clamp, where
-from models.pose.heads import form
+from .argument_types import Kind, NonNegative, Positive
+from .field_losses import Cells, FieldLoss, bounded, soft_clamp, where
+from .heads import form
 
 Negative = Annotated[float, Field(lt=0.0, allow_inf_nan=False)]
 LN_2 = 0.69314  # OpenPifPaf's digits, to reproduce the values it logs

@@ -15,12 +15,13 @@ from figura.base.sampling import evenly_spaced
 from figura.dump import Dump
 from figura.report.interfaces import Bootstrap, Estimate, NotApplicableError, Picture, Score, groups_of
 from figura.report.sheets import pixels_of, side_by_side
-from models.pose.argument_types import Count, Distances, skeleton_of
-from models.pose.coco_evaluation import Evaluation, Record
-from models.pose.coco_matching import similarities
-from models.pose.coco_scores import joint_distances
-from models.pose.decode.overlays import OverlayStyle, overlay
-from models.pose.dump_evaluation import PEOPLE, estimates, record_fault
+
+from .argument_types import Count, Distances, skeleton_of
+from .coco_evaluation import Evaluation, Record
+from .coco_matching import similarities
+from .coco_scores import joint_distances
+from .decode.overlays import OverlayStyle, overlay
+from .dump_evaluation import PEOPLE, estimates, record_fault
 
 Floats = NDArray[np.float64]
 

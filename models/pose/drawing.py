@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 
 from figura.interfaces import Example
 from figura.show.drawing import ExampleDrawing
-from models.pose.decode.field_images import (
+
+from .decode.field_images import (
     Floats,
     Pixels,
     cells_of,
@@ -17,8 +18,8 @@ from models.pose.decode.field_images import (
     target_field,
     vectors_picture,
 )
-from models.pose.decode.overlays import OverlayStyle, overlay, zoom_of
-from models.pose.scenes import Scenes
+from .decode.overlays import OverlayStyle, overlay, zoom_of
+from .scenes import Scenes
 
 STYLE = OverlayStyle(boxes=True, scores=False)
 IGNORED = (225, 30, 30)

@@ -13,7 +13,8 @@ from figura.data.formats.skeletons import Skeleton
 from figura.dump import RERUN_HINT, Dump
 from figura.report.interfaces import Bootstrap, Estimate
 from figura.report.intervals import leave_out
-from models.pose.coco_evaluation import Evaluation
+
+from .coco_evaluation import Evaluation
 
 Floats = NDArray[np.float64]
 

@@ -14,10 +14,11 @@ from figura.dump import Dump
 from figura.interfaces import Example, ExampleDataset, Records
 from figura.report.interfaces import NotApplicableError, rows_where
 from figura.report.sheets import pixels_of
-from models.people.pairs import channels_first
-from models.pose.affine import MEAN_COLOUR, fit_to_multiple
-from models.pose.argument_types import Count, Deviations, Side
-from models.pose.scenes import IMAGENET_MEAN, IMAGENET_STD
+
+from ..people.pairs import channels_first
+from .affine import MEAN_COLOUR, fit_to_multiple
+from .argument_types import Count, Deviations, Side
+from .scenes import IMAGENET_MEAN, IMAGENET_STD
 
 
 class DumpedPeople(ExampleDataset):

@@ -17,9 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from figura.data.formats.skeletons import Connections, ConnectionSet, Skeleton
-from models.pose.annotations import Annotations
-from models.pose.argument_types import Count, Kind, NonNegative, Positive
-from models.pose.target_rendering import background_outside, blank, draw_bands, draw_patches, grid, ignore
+
+from .annotations import Annotations
+from .argument_types import Count, Kind, NonNegative, Positive
+from .target_rendering import background_outside, blank, draw_bands, draw_patches, grid, ignore
 
 Array = NDArray[np.float64]
 Target = NDArray[np.float32]

@@ -8,9 +8,10 @@ import torch
 from torch import Tensor, nn
 
 from figura.interfaces import Loss
-from models.images.example_means import at_least_float32
-from models.pose.argument_types import Kind
-from models.pose.heads import LAYOUTS
+
+from ..images.example_means import at_least_float32
+from .argument_types import Kind
+from .heads import LAYOUTS
 
 TASKS = ("confidence", "scale")  # vectors already have a log-scale per cell
 BMIN = 0.1  # cells; default for targets without bmin

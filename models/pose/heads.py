@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
 
-from models.pose.argument_types import Count, Kind
+from .argument_types import Count, Kind
 
 LogScales = Literal["shared", "vector"]
 ScaleLaw = Literal["softplus", "exp", "linear"]

@@ -20,9 +20,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from models.pose.argument_types import Kind, NonNegative, Positive
-from models.pose.field_losses import Cells, FieldLoss, bounded, soft_clamp
-from models.pose.heads import SCALE_LAWS, ScaleLaw, form
+from .argument_types import Kind, NonNegative, Positive
+from .field_losses import Cells, FieldLoss, bounded, soft_clamp
+from .heads import SCALE_LAWS, ScaleLaw, form
 
 PAPER_WEIGHTS: dict[Kind, tuple[float, float, float]] = {"cif": (30, 2, 2), "caf": (50, 3, 0), "cifdet": (30, 2, 0)}
 PAPER_SHARE = 1000  # sums over cells are divided by it

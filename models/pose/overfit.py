@@ -43,8 +43,9 @@ def main(arguments: list[str]) -> None:
 
     from figura.report.curves import draw_curves, read_histories
     from figura.training.trainer import Trainer
-    from models.pose.overfitting import decoded, few_images, judge
-    from models.pose.scenes import Scenes
+
+    from .overfitting import decoded, few_images, judge
+    from .scenes import Scenes
 
     check_recipe(content, args.recipe)  # reports errors in the file itself, before the content is changed
     content = few_images(content, args)

@@ -16,10 +16,11 @@ from figura.dump import Dump
 from figura.evaluation.trained import write_dump
 from figura.recipe.completion import with_data
 from figura.recipe.schema import Recipe
-from models.pose.dump_evaluation import evaluate
-from models.pose.field_scores import VISIBLE
-from models.pose.plots import WorstImages
-from models.pose.scenes import Scenes
+
+from .dump_evaluation import evaluate
+from .field_scores import VISIBLE
+from .plots import WorstImages
+from .scenes import Scenes
 
 Array = NDArray[np.floating]
 

@@ -7,9 +7,10 @@ import numpy as np
 from figura.base.errors import need
 from figura.interfaces import Example
 from figura.prediction.inputs import Photo, PhotoExamples
-from models.pose.affine import MEAN_COLOUR, fit_to_multiple
-from models.pose.argument_types import Count, Deviations, Side
-from models.pose.scenes import IMAGENET_MEAN, IMAGENET_STD
+
+from .affine import MEAN_COLOUR, fit_to_multiple
+from .argument_types import Count, Deviations, Side
+from .scenes import IMAGENET_MEAN, IMAGENET_STD
 
 
 class Photos(PhotoExamples):

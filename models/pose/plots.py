@@ -16,11 +16,12 @@ from figura.dump import Dump
 from figura.report.curves import save_figure
 from figura.report.interfaces import NotApplicableError, Picture
 from figura.report.sheets import Pixels, pixels_of, side_by_side, with_header
-from models.pose.argument_types import Count
-from models.pose.average_precision import Kind
-from models.pose.coco_evaluation import LEAST_OVERLAP, Evaluation, ImageMatches
-from models.pose.coco_scores import NO_BOXES, NO_JOINTS, OfPeople
-from models.pose.dump_evaluation import evaluate
+
+from .argument_types import Count
+from .average_precision import Kind
+from .coco_evaluation import LEAST_OVERLAP, Evaluation, ImageMatches
+from .coco_scores import NO_BOXES, NO_JOINTS, OfPeople
+from .dump_evaluation import evaluate
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -13,11 +13,12 @@ from torch.nn.modules.instancenorm import _InstanceNorm
 from figura.base.errors import nearest
 from figura.data.formats.skeletons import Skeleton
 from figura.recipe.types import checked_call
-from models.pose.argument_types import Positive, categories_from, skeleton_of
-from models.pose.heads import LAYOUTS, CompositeHead, form
-from models.pose.resnet import STAGES, ResNet, SmallResNet
-from models.pose.shufflenet import DEPTHS, ShuffleNetV2K
-from models.pose.timm_backbone import TimmBackbone
+
+from .argument_types import Positive, categories_from, skeleton_of
+from .heads import LAYOUTS, CompositeHead, form
+from .resnet import STAGES, ResNet, SmallResNet
+from .shufflenet import DEPTHS, ShuffleNetV2K
+from .timm_backbone import TimmBackbone
 
 Settings = Mapping[str, Any]
 

@@ -10,8 +10,8 @@ from typing import Annotated
 from pydantic import Field
 from torch import Tensor, nn
 
-from models.images.weight_files import FILE, WeightFile
-from models.pose.argument_types import Count
+from ..images.weight_files import FILE, WeightFile
+from .argument_types import Count
 
 Counts = Annotated[tuple[Count, ...], Field(min_length=1)]
 

@@ -14,8 +14,9 @@ from figura.data.formats.prepared import Manifest, without_split
 from figura.data.formats.records import UnusableError, check_id, is_finite
 from figura.data.formats.skeletons import Skeleton
 from figura.interfaces import Records
-from models.people.persons import Texts, image_fault, read_stored
-from models.pose.annotations import Annotations
+
+from ..people.persons import Texts, image_fault, read_stored
+from .annotations import Annotations
 
 FARTHEST = 1e6
 """Pixels from the corner of an image. Larger coordinates are errors, and would overflow grid indices."""

@@ -16,10 +16,11 @@ from figura.data.formats.prepared import FACTS, Manifest, read_facts
 from figura.data.formats.skeletons import Skeleton
 from figura.interfaces import Example, ExampleDataset
 from figura.recipe.types import checked_call
-from models.images.augmentation import augment
-from models.images.augmentation_settings import Chance, InputTransforms, Limits, PairAugmentation, Section
-from models.images.further_transforms import Entries, Transforms, transformed_with_points
-from models.pose.affine import (
+
+from ..images.augmentation import augment
+from ..images.augmentation_settings import Chance, InputTransforms, Limits, PairAugmentation, Section
+from ..images.further_transforms import Entries, Transforms, transformed_with_points
+from .affine import (
     MEAN_COLOUR,
     Geometry,
     Placement,
@@ -32,10 +33,10 @@ from models.pose.affine import (
     random_padding_colour,
     random_placement,
 )
-from models.pose.annotations import Annotations
-from models.pose.argument_types import Count, Deviations, Side, categories_from, skeleton_of
-from models.pose.encoders import Caf, Cif, CifDet
-from models.pose.scene_table import SceneTable, read_categories
+from .annotations import Annotations
+from .argument_types import Count, Deviations, Side, categories_from, skeleton_of
+from .encoders import Caf, Cif, CifDet
+from .scene_table import SceneTable, read_categories
 
 KINDS: dict[str, type[Cif] | type[Caf] | type[CifDet]] = {"cif": Cif, "caf": Caf, "cifdet": CifDet}
 

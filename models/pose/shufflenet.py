@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from models.pose.argument_types import Count
+from .argument_types import Count
 
 # units of stages 2, 3, 4; channels of the input block, stages 2, 3, 4
 DEPTHS: dict[int | str, tuple[tuple[int, int, int], tuple[int, int, int, int]]] = {

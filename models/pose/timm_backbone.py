@@ -8,8 +8,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from figura.base.errors import UserError, install
-from models.images.weight_files import WeightFile
-from models.pose.resnet import UNCOUNTED
+
+from ..images.weight_files import WeightFile
+from .resnet import UNCOUNTED
 
 MOST = 16  # pixels from cell to cell
 

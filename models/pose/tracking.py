@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from figura.interfaces import Injector, Networks, State
 from figura.prediction.inputs import Photo
-from models.pose.argument_types import Count, Positive, Share, skeleton_of
+
+from .argument_types import Count, Positive, Share, skeleton_of
 
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]

@@ -21,7 +21,8 @@ from figura.base.errors import UserError, one_line
 from figura.base.exit_status import run
 from figura.base.files import write_text
 from figura.base.yaml12 import parse_yaml
-from models.pose.argument_types import skeleton_of
+
+from .argument_types import skeleton_of
 
 Record = dict[str, Any]
 
@@ -79,8 +80,8 @@ class Finder:
             UserError: the message lacks the path of the file.
             Exception: a setting is missing or invalid.
         """
-        from models.pose.decode.cifcaf import CifCafDecoder
-        from models.pose.decode.cifdet import CifDetDecoder
+        from .decode.cifcaf import CifCafDecoder
+        from .decode.cifdet import CifDetDecoder
 
         recipe = parse_yaml(known["recipe"], "recipe")
         preparation = json.loads(known["preprocessing"])
@@ -108,8 +109,8 @@ class Finder:
         Raises:
             UserError: not a picture, or the network does not support it, for example with a fixed size.
         """
-        from models.pose.decode.cifcaf import people_records
-        from models.pose.decode.cifdet import object_records
+        from .decode.cifcaf import people_records
+        from .decode.cifdet import object_records
 
         pixels, to_photo = self.prepare(photo)
         image = self.session.get_inputs()[0]
@@ -141,7 +142,8 @@ class Finder:
         Returns the network's input, float32 (1, 3, rows, columns), and the map (2, 3) of its pixels to the photo's.
         """
         from figura.base.pictures import read_picture
-        from models.pose.affine import MEAN_COLOUR, fit_to_multiple
+
+        from .affine import MEAN_COLOUR, fit_to_multiple
 
         pixels = read_picture(photo)
         height, width = pixels.shape[:2]

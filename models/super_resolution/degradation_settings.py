@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from models.images.augmentation_settings import Chance, Compression, Fraction, GaussianNoise, Limits, Section
-from models.super_resolution.resampling import Kernel
+from ..images.augmentation_settings import Chance, Compression, Fraction, GaussianNoise, Limits, Section
+from .resampling import Kernel
 
 Sigma = Annotated[float, Field(gt=0.0, le=50.0)]
 Photons = Annotated[float, Field(ge=1.0, le=1.0e6)]

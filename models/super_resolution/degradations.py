@@ -9,10 +9,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from models.images import photometry
-from models.images.augmentation import compressed, drawn, with_noise
-from models.images.photometry import Image
-from models.super_resolution.degradation_settings import (
+from ..images import photometry
+from ..images.augmentation import compressed, drawn, with_noise
+from ..images.photometry import Image
+from .degradation_settings import (
     Blur,
     Degradation,
     Resize,
@@ -22,7 +22,7 @@ from models.super_resolution.degradation_settings import (
     Sharpening,
     Sinc,
 )
-from models.super_resolution.resampling import resample
+from .resampling import resample
 
 SINC_RADIUS = 10  # pixels: the published kernels are 21 wide
 

@@ -9,8 +9,9 @@ from torch import Tensor, nn
 from torch.nn.utils.parametrizations import spectral_norm
 
 from figura.base.errors import UserError
-from models.images.argument_types import Count
-from models.super_resolution.rrdb import SLOPE, Pixels, activated
+
+from ..images.argument_types import Count
+from .rrdb import SLOPE, Pixels, activated
 
 Normalisation = Literal["batch", "none"]
 

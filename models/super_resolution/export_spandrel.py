@@ -4,9 +4,10 @@ import torch
 from torch import Tensor, nn
 
 from figura.base.errors import UserError
-from models.super_resolution.import_esrgan import BASICSR, places_of
-from models.super_resolution.import_spandrel import recognised, type_of
-from models.super_resolution.rrdb import RRDBGenerator
+
+from .import_esrgan import BASICSR, places_of
+from .import_spandrel import recognised, type_of
+from .rrdb import RRDBGenerator
 
 SIDE = 32  # of the pictures that both networks are compared on
 CLOSE = 1e-4  # of values in [0, 1]: float32

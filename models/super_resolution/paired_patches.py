@@ -7,12 +7,13 @@ import numpy as np
 
 from figura.base.errors import UserError
 from figura.base.pictures import decode_raw, picture_files
-from models.images.argument_types import Count
-from models.images.augmentation import augment
-from models.images.augmentation_settings import GeometricTransforms, PairAugmentation
-from models.images.photometry import Image
-from models.super_resolution.patches import Patches, header_facts, split_folder
-from models.super_resolution.resampling import Kernel
+
+from ..images.argument_types import Count
+from ..images.augmentation import augment
+from ..images.augmentation_settings import GeometricTransforms, PairAugmentation
+from ..images.photometry import Image
+from .patches import Patches, header_facts, split_folder
+from .resampling import Kernel
 
 
 class PairedPatches(Patches):

@@ -11,14 +11,15 @@ from figura.base.errors import UserError
 from figura.base.pictures import SUFFIXES, Facts, decode_raw, picture_facts, picture_files
 from figura.data.formats.prepared import Manifest, without_split
 from figura.interfaces import Example, ExampleDataset
-from models.images.argument_types import Count
-from models.images.augmentation import augment
-from models.images.augmentation_settings import GeometricTransforms, PairAugmentation
-from models.images.pairs import normalised
-from models.images.photometry import Image
-from models.super_resolution.degradation_settings import Degradation, Sharpening
-from models.super_resolution.degradations import degraded, sharpened
-from models.super_resolution.resampling import Kernel, resample
+
+from ..images.argument_types import Count
+from ..images.augmentation import augment
+from ..images.augmentation_settings import GeometricTransforms, PairAugmentation
+from ..images.pairs import normalised
+from ..images.photometry import Image
+from .degradation_settings import Degradation, Sharpening
+from .degradations import degraded, sharpened
+from .resampling import Kernel, resample
 
 GREY = ("1", "L", "LA", "I;16")
 """Pillow's modes of files with one channel of colour."""

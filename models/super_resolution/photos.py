@@ -4,7 +4,8 @@ from typing import ClassVar
 
 from figura.interfaces import Example
 from figura.prediction.inputs import Photo, PhotoExamples
-from models.images.pairs import normalised
+
+from ..images.pairs import normalised
 
 
 class Photos(PhotoExamples):

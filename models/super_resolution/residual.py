@@ -7,8 +7,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from figura.base.errors import UserError
-from models.images.argument_types import Count
-from models.super_resolution.rrdb import Factor, convolution, enlarged
+
+from ..images.argument_types import Count
+from .rrdb import Factor, convolution, enlarged
 
 
 class ResidualBlock(nn.Module):

@@ -8,7 +8,8 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from figura.base.errors import UserError
-from models.images.argument_types import Count
+
+from ..images.argument_types import Count
 
 Pixels = Literal["signed", "unit"]
 Factor = Annotated[float, Field(gt=0.0, le=1.0)]

@@ -7,8 +7,9 @@ from torch import Tensor
 
 from figura.dump import Dump
 from figura.report.interfaces import Bootstrap, Estimate
-from models.images.argument_types import Count
-from models.images.scores import PictureScore, luma, psnr, ssim
+
+from ..images.argument_types import Count
+from ..images.scores import PictureScore, luma, psnr, ssim
 
 
 class Benchmark(PictureScore):

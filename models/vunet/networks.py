@@ -11,8 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from figura.base.errors import UserError
-from models.images.argument_types import Count, Rate
-from models.vunet.blocks import (
+
+from ..images.argument_types import Count, Rate
+from .blocks import (
     Convolution,
     Convolve,
     NormalisedConvolution,

@@ -10,6 +10,8 @@ import zipfile
 from importlib import metadata
 from pathlib import Path
 
+import cv2
+import numpy as np
 import pytest
 from pipeline.project import ENVIRONMENT, Project, source_tree
 from pipeline.tiny_settings import tiny
@@ -141,11 +143,27 @@ def test_a_repository_with_models_of_its_own_becomes_a_project(complete: Path, t
     outside.run("figura", "predict", *words)
     assert (tmp_path / "elsewhere/out" / f"{picture.stem}.fake.png").is_file()
 
-    # a type that the project has not is the one that ships
-    (made.folder / "models/__init__.py").write_text("open('ran', 'w')\n")
-    made.run("python", "-c", "from figura.systems import find_systems; find_systems(); import models.vunet.networks")
-    (made.folder / "ran").unlink()
     # strangers' types are figura's own, also where the current folder is on the path
+    (made.folder / "models/__init__.py").write_text("open('ran', 'w')\n")
     made.set("recipes/pix2pix.yaml", {"losses.G_L1.type": "images.L1"})
     made.run("python", "-m", "figura", "describe", "recipes/pix2pix.yaml", "--trusted-types-only")
     assert not (made.folder / "ran").exists()
+
+
+def test_a_model_of_the_zoo_predicts_beside_models_and_a_module_figura_of_other_content(
+    complete: Path, tmp_path: Path
+) -> None:
+    theirs = project(tmp_path / "theirs", complete)
+    for name in ("models/__init__.py", "figura.py"):
+        (theirs.folder / name).parent.mkdir(exist_ok=True)
+        (theirs.folder / name).write_text("raise SystemExit('theirs ran')\n")
+    cv2.imwrite(str(theirs.folder / "photo.png"), np.full((32, 48, 3), 99, np.uint8))
+    theirs.run("figura", "predict", "photos_x2", "photo.png", "--output", "out")
+    assert cv2.imread(str(theirs.folder / "out/photo.sr.png")).shape == (64, 96, 3)
+    # dvc starts `python -m figura.launch`, for which a module of the current folder goes first
+    assert "figura.py is there already" in theirs.run("figura", "init", code=1).stderr
+    (theirs.folder / "figura.py").unlink()
+    loaded = (
+        "import figura, sys; figura.load('photos_x2'); print('models' in sys.modules, 'figura.models' in sys.modules)"
+    )
+    assert theirs.run("python", "-c", loaded).stdout == "False True\n"

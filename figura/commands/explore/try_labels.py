@@ -15,7 +15,9 @@ from figura.commands.explore.trying import cached, predictor, recipes_on, result
 from figura.commands.explore.widgets import Latest, Picture, button, computed
 from figura.recipe.schema import Recipe
 from figura.report.sheets import as_pixels
-from models.images.pairs import ImagePairs, resized
+from figura.systems import system_module
+
+pairs = system_module("images.pairs")
 
 Colour = tuple[int, int, int]
 
@@ -40,7 +42,7 @@ class LabelTranslator:
 
     def __init__(self, recipe: Recipe, network: figura.Predictor) -> None:
         self._network, self._seed = network, recipe.seed
-        self._examples = validation_dataset(recipe, ImagePairs)
+        self._examples = validation_dataset(recipe, pairs.ImagePairs)
         self.size = self._examples.crop_size
         self.palette = palette_of([self.example(index) for index in range(min(EXAMPLES, len(self)))])
 
@@ -54,7 +56,7 @@ class LabelTranslator:
 
     def fitted(self, pixels: Pixels) -> Pixels:
         """Return a picture (h, w, 3) as a label map of the network's size, resized as those of the examples are."""
-        return resized(pixels, self.size, nearest="x" in self._examples.label_maps)
+        return pairs.resized(pixels, self.size, nearest="x" in self._examples.label_maps)
 
     def picture(self, label_map: Pixels) -> Pixels:
         """Return the picture (H, W, 3) that the network makes of a label map (H, W, 3) of its size."""
@@ -112,7 +114,7 @@ async def labels_panel(recipes: Mapping[str, Recipe]) -> None:
             await LabelPanel(translator).build()
 
     missing = "No recipe here translates pictures: none has a validation dataset images.ImagePairs, and `predict`."
-    await trials(recipes_on(recipes, ImagePairs), missing, build)
+    await trials(recipes_on(recipes, pairs.ImagePairs), missing, build)
 
 
 class LabelPanel:

@@ -21,7 +21,7 @@ from figura.commands.explore.trying_people import (
 from figura.commands.explore.widgets import Latest, Picture, computed
 from figura.recipe.schema import Recipe
 from figura.report.sheets import as_pixels
-from models.people.pairs import PersonPairs
+from figura.systems import system_module
 
 REACH = 1 / 12
 """How far from a joint it can be taken, as a share of the picture's side."""
@@ -39,7 +39,7 @@ async def people_panel(recipes: Mapping[str, Recipe]) -> None:
             await PeoplePanel(trial).build()
 
     missing = "No recipe here draws people: none has both validation data people.PersonPairs and a section `predict`."
-    await trials(recipes_on(recipes, PersonPairs), missing, build)
+    await trials(recipes_on(recipes, system_module("people.pairs").PersonPairs), missing, build)
 
 
 class PeoplePanel:

@@ -19,7 +19,7 @@ from figura.evaluation.model_folder import drawn
 from figura.prediction.results import Results
 from figura.recipe.schema import Recipe
 from figura.recipe.types import PHOTOS, find_type
-from models.people.photos import PersonPhotos
+from figura.systems import system_module
 
 NAME = "photo"
 LONGEST, SHORTEST, MOST = 512, 16, 4096
@@ -127,7 +127,7 @@ def photo_results(recipes: Mapping[str, Recipe], name: str, pixels: Pixels, long
 def _needs_people(recipe: Recipe) -> bool:
     kind = _kind(recipe)
     known = recipe.predict is not None and recipe.predict.data.arguments.get("people") is not None
-    return kind is not None and issubclass(kind, PersonPhotos) and not known
+    return kind is not None and issubclass(kind, system_module("people.photos").PersonPhotos) and not known
 
 
 def _expects(recipe: Recipe) -> str | None:

@@ -13,10 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from figura.data.formats.skeletons import COCO, Skeleton
-from models.pose.argument_types import Count, Share
-from models.pose.decode.cif_hr import Buffers, Maps, accumulate, candidates, fields_checked, in_threads, seeds
-from models.pose.decode.grow_poses import fill, grow_pose, index
-from models.pose.decode.occupancy import empty_grid, mark_pose, next_free, without_duplicates
+
+from ..argument_types import Count, Share
+from .cif_hr import Buffers, Maps, accumulate, candidates, fields_checked, in_threads, seeds
+from .grow_poses import fill, grow_pose, index
+from .occupancy import empty_grid, mark_pose, next_free, without_duplicates
 
 Floats = NDArray[np.float64]
 Fields = NDArray[np.float32]

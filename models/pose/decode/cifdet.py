@@ -11,9 +11,9 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from models.pose.argument_types import Count, Share
-from models.pose.decode.cif_hr import Buffers, accumulate, fields_checked, in_threads, seeds
-from models.pose.decode.occupancy import empty_grid, free_seeds
+from ..argument_types import Count, Share
+from .cif_hr import Buffers, accumulate, fields_checked, in_threads, seeds
+from .occupancy import empty_grid, free_seeds
 
 Fields = NDArray[np.float32]
 Floats = NDArray[np.float64]

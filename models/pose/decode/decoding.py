@@ -13,10 +13,11 @@ from tqdm import tqdm
 from figura.base.errors import UserError, need
 from figura.interfaces import Injector, Networks, Records, State
 from figura.recipe.types import checked_call
-from models.pose.argument_types import categories_from, skeleton_of
-from models.pose.decode.cifcaf import CifCafDecoder, Record, people_records
-from models.pose.decode.cifdet import CifDetDecoder, object_records
-from models.pose.decode.injectors import as_array
+
+from ..argument_types import categories_from, skeleton_of
+from .cifcaf import CifCafDecoder, Record, people_records
+from .cifdet import CifDetDecoder, object_records
+from .injectors import as_array
 
 
 class Compiling(event.Listener):

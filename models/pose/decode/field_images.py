@@ -12,7 +12,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from models.pose.argument_types import Kind
+from ..argument_types import Kind
 
 Pixels = NDArray[np.uint8]
 Floats = NDArray[np.floating]

@@ -15,8 +15,11 @@ from figura.data.formats.skeletons import ConnectionSet, Skeleton
 from figura.interfaces import Injector, Networks, State
 from figura.prediction.inputs import Photo
 from figura.recipe.schema import Section
-from models.pose.argument_types import Count, Deviations, Kind, categories_from, skeleton_of
-from models.pose.decode.field_images import (
+
+from ..argument_types import Count, Deviations, Kind, categories_from, skeleton_of
+from ..heads import LAYOUTS
+from ..scenes import IMAGENET_MEAN, IMAGENET_STD
+from .field_images import (
     confidence_picture,
     picture_of,
     predicted_field,
@@ -24,9 +27,7 @@ from models.pose.decode.field_images import (
     vectors_picture,
     write_title,
 )
-from models.pose.decode.overlays import OverlayStyle, named, overlay
-from models.pose.heads import LAYOUTS
-from models.pose.scenes import IMAGENET_MEAN, IMAGENET_STD
+from .overlays import OverlayStyle, named, overlay
 
 ZOOM = 2
 THRESHOLD = 0.3  # minimum confidence whose vector is drawn in pictures of fields

@@ -15,7 +15,9 @@ from pydantic import Field
 
 from figura.data.formats.skeletons import Skeleton
 from figura.recipe.schema import Section
-from models.pose.decode.field_images import (
+
+from ..encoders import instance_scales
+from .field_images import (
     BOX,
     WHITE,
     Colour,
@@ -26,7 +28,6 @@ from models.pose.decode.field_images import (
     draw_line,
     enlarged,
 )
-from models.pose.encoders import instance_scales
 
 Record = Mapping[str, Any]
 
