@@ -106,7 +106,7 @@ def measure(recipe: Recipe, args: argparse.Namespace, layout: torch.memory_forma
     """Train on one batch, with the networks in a layout, then time an iteration."""
     networks = meta_networks(recipe)
     costs = run_training(recipe, networks)
-    estimated = (footprint(recipe, networks).total + costs.peak) / 2**20
+    estimated = (footprint(recipe, networks).total + costs.fixed + costs.peak) / 2**20
     flops = sum(costs.forward.values()) + sum(costs.backward.values())
     cuda = torch.cuda.is_available()
     if cuda:

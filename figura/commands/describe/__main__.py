@@ -176,16 +176,17 @@ def totals(costs: "Costs", taken: "Footprint | None") -> Iterable[str]:
         parts.append(f"averages {mebibytes(taken.averages)}")
     for step, size in taken.optimizers.items():
         parts.append(f"optimizer of {step} {'unknown' if size is None else mebibytes(size)}")
-    total = taken.total
+    if costs.fixed:
+        parts.append(f"losses {mebibytes(costs.fixed)}")
+    fixed = taken.total + costs.fixed
     if costs.peak:
         part = "" if costs.part == costs.batch else f" ({costs.part} examples at a time)"
         parts.append(f"activations {mebibytes(costs.peak)}{part}")
-        total += costs.peak
-    yield f"memory: {', '.join(parts)}; together {mebibytes(total)}"
+    yield f"memory: {', '.join(parts)}; together {mebibytes(fixed + costs.peak)}"
     if costs.peak and None not in taken.optimizers.values():
         from figura.commands.describe.footprint import largest_batch
 
-        fitting = [f"{size} GB {largest_batch(size * 2**30, taken.total, costs.peak / costs.part):,}" for size in GPUS]
+        fitting = [f"{size} GB {largest_batch(size * 2**30, fixed, costs.peak / costs.part):,}" for size in GPUS]
         yield f"examples at a time that fit a GPU, estimated: {', '.join(fitting)}"
 
 

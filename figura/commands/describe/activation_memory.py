@@ -1,7 +1,8 @@
-"""Measures the memory that autograd saves for the backward pass: storages and their sizes in bytes."""
+"""Measures the memory that autograd saves for the backward pass and that losses hold: storages, sizes in bytes."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from types import ModuleType
 from typing import Any
 from weakref import WeakSet
 
@@ -45,3 +46,20 @@ def storages(values: Iterable[Any]) -> Iterator[tuple[int, int]]:
             yield from storages(value.values())
         elif isinstance(value, list | tuple):
             yield from storages(value)
+
+
+def held(owner: Any) -> dict[int, int]:
+    """Return {storage id: bytes} of every tensor that an object's attributes reach."""
+    found: dict[int, int] = {}
+    seen, left = {id(owner)}, [owner]
+    while left:
+        value = left.pop()
+        if isinstance(value, Tensor):
+            found.update(storages([value]))
+            continue
+        listed = value if isinstance(value, list | tuple) else getattr(value, "__dict__", {}).values()
+        for part in value.values() if isinstance(value, Mapping) else listed:
+            if id(part) not in seen and not isinstance(part, type | ModuleType):
+                seen.add(id(part))
+                left.append(part)
+    return found

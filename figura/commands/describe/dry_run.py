@@ -19,9 +19,9 @@ from torch import Tensor, nn
 
 from figura.base.errors import UserError
 from figura.base.modes import evaluating
-from figura.commands.describe.activation_memory import SavedTensor, record_saved, storage_of, storages
+from figura.commands.describe.activation_memory import SavedTensor, held, record_saved, storage_of, storages
 from figura.commands.describe.flops import flop_counter
-from figura.commands.describe.meta_tensors import NetworksNeeded, OnCPU, linked, resized, shape_lines
+from figura.commands.describe.meta_tensors import NetworksNeeded, OnCPU, fused_attention, linked, resized, shape_lines
 from figura.engine.build import Split, build_datasets, build_injectors, build_losses, build_networks
 from figura.engine.checkpointing import checkpoint_networks
 from figura.engine.data import Mixture, collated
@@ -44,8 +44,8 @@ class Costs:
         shapes: one line for each tensor of each name in the state: `8 x 3 x 64 x 64`.
         forward: FLOPs of each injector and loss.
         backward: FLOPs of each step's backward pass; missing if one of its losses failed.
-        saved: bytes that each step's forward pass saves for backward. A storage counts once; parameters of networks do
-            not count, fixed weights inside losses do.
+        fixed: bytes of the weights inside losses, such as those of VGG19.
+        saved: bytes that each step's forward pass saves for backward. A storage counts once; weights do not count.
         peak: the largest number of bytes saved at the end of any step's forward pass, with the state's tensors.
         scaled: injectors and losses that need values; they ran on the CPU with a few examples.
         notes: failures and other remarks.
@@ -56,6 +56,7 @@ class Costs:
     shapes: dict[str, tuple[str, ...]] = field(default_factory=dict)
     forward: dict[str, int] = field(default_factory=dict)
     backward: dict[str, int] = field(default_factory=dict)
+    fixed: int = 0
     saved: dict[str, int] = field(default_factory=dict)
     peak: int = 0
     scaled: list[str] = field(default_factory=list)
@@ -124,6 +125,8 @@ class _Run:
         self.scale = costs.batch / costs.part
         self.iteration = (recipe.train.steps or 1) - 1
         self.parameters = {storage_of(p) for n in networks.values() for p in (*n.parameters(), *n.buffers())}
+        self.visited: list[nn.Module] = []  # losses, alive so that no other storage gets the ids of their weights
+        self.fixed: dict[int, int] = {}
         self.alive: WeakSet[SavedTensor] = WeakSet()
         self.real = OnCPU()
         self.examples: dict[str, Any] | None = None
@@ -171,14 +174,18 @@ class _Run:
             return {name: build_losses(self.recipe, self.step, CPU)[name].values(name, state)[name]}
 
         outputs = self._run(f"losses.{name}", loss.inputs.values(), value, real_value)
+        self.visited.append(loss.loss)
+        self.fixed |= held(loss.loss)
         self.losses += [values.mean() for values in outputs.values()]
         self.complete &= bool(outputs)
 
     def close_step(self, parameters: list[Tensor]) -> None:
         costs, alive = self.costs, dict(storages(self.state.values()))
         alive |= dict(storages(saved.tensor for saved in self.alive))
-        alive = {key: size for key, size in alive.items() if key not in self.parameters}
-        costs.saved[self.step] = round(sum(self.saved.values()) + self.scaled_saved)
+        weights = self.parameters | self.fixed.keys()
+        alive, saved = ({k: size for k, size in one.items() if k not in weights} for one in (alive, self.saved))
+        costs.fixed = sum(self.fixed.values())
+        costs.saved[self.step] = round(sum(saved.values()) + self.scaled_saved)
         costs.peak = max(costs.peak, round(sum(alive.values()) + self.scaled_saved))
         if not self.complete:
             return
@@ -200,11 +207,11 @@ class _Run:
             return {}
         saved: dict[int, int] = {}
         try:
-            with record_saved(saved, self.alive), flop_counter() as counter:
+            with record_saved(saved, self.alive), flop_counter() as counter, fused_attention():
                 outputs = call(State(self.view), self.networks)
         except Exception:  # noqa: BLE001  # users' losses and injectors may raise anything
             return self._run_on_cpu(key, tuple(reads), real_call)
-        self.saved |= {storage: size for storage, size in saved.items() if storage not in self.parameters}
+        self.saved |= saved
         self.costs.forward[key] = round(counter.get_total_flops() * self.scale)
         return outputs
 

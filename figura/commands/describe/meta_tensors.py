@@ -1,10 +1,13 @@
-"""Stand-ins of a dry run: values resized to another number of examples or device, and lazily built networks."""
+"""Stand-ins of a dry run: resized values, networks built when needed, and the attention of a GPU."""
 
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from itertools import cycle, islice
 from typing import Any
+from unittest.mock import patch
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from figura.engine.build import build_networks
@@ -78,3 +81,25 @@ def linked(value: Any, sources: list[Tensor]) -> Any:
     if isinstance(value, Tensor) and value.requires_grad and sources:
         return value.detach() + sum(source.sum() for source in sources)
     return value
+
+
+@contextmanager
+def fused_attention() -> Iterator[None]:
+    """Let attention on the meta device save what the kernel of a GPU saves; PyTorch computes its whole matrix there.
+
+    That kernel takes queries, keys and values (N, heads, tokens, channels). With a mask or grouped heads, the matrix
+    stays, which is then an upper bound.
+    """
+    plain, kernel = F.scaled_dot_product_attention, torch.ops.aten._scaled_dot_product_efficient_attention
+
+    def attention(
+        query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None, dropout_p: float = 0.0,
+        is_causal: bool = False, scale: float | None = None, enable_gqa: bool = False,
+    ) -> Tensor:  # fmt: skip
+        if not query.is_meta or query.ndim != 4 or attn_mask is not None or enable_gqa:
+            return plain(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
+        found: Tensor = kernel(query, key, value, None, torch.is_grad_enabled(), dropout_p, is_causal, scale=scale)[0]
+        return found
+
+    with patch.object(F, "scaled_dot_product_attention", attention):
+        yield
