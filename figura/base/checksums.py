@@ -10,7 +10,8 @@ from figura.base.errors import UserError
 from figura.base.files import open_regular, read_bytes
 
 SUMS = "SHA256SUMS"
-
+FORMAT = "format.txt"
+"""In a model or dump whose form is newer than that of figura 0.1, which has none."""
 
 LINE = re.compile(r"([0-9a-f]{64})  (.+)")
 
@@ -25,7 +26,7 @@ def read_sums(folder: Path, advice: str = "") -> dict[str, str]:
 
     Raises:
         UserError: it is missing, not a regular file, or has a line that is not a checksum and path; `advice` is added
-            to the message.
+            to the message. Or the folder is of a newer figura.
     """
     path, sums = folder / SUMS, dict[str, str]()
     content = read_bytes(path, advice).decode(errors="surrogateescape")
@@ -34,6 +35,8 @@ def read_sums(folder: Path, advice: str = "") -> dict[str, str]:
             end = f"; {advice}" if advice else ""
             raise UserError(f"{path}: line {number}: no checksum and file: it is damaged{end}")
         sums[match[2]] = match[1]
+    if FORMAT in sums:
+        raise UserError(f"{folder / FORMAT}: a newer figura wrote this folder; upgrade figura to read it")
     return sums
 
 

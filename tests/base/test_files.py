@@ -272,6 +272,10 @@ def test_a_file_is_read_only_if_its_sum_confirms_it(folder, tmp_path):
         refuse_damaged(folder / "a")
     with pytest.raises(UserError, match="does not list it"):
         refuse_damaged(folder / "inner")
+    (folder / "format.txt").write_text("2\n")
+    write_sums(folder)
+    with pytest.raises(UserError, match=r"/format\.txt: a newer figura wrote this folder; upgrade figura to read it"):
+        refuse_damaged(folder / "a")
     (folder / "SHA256SUMS").unlink()
     refuse_damaged(folder / "a")  # of a stranger, without sums
 
