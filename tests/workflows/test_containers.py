@@ -76,7 +76,7 @@ def test_both_install_the_lock_file_in_the_same_way() -> None:
 def test_both_start_from_the_same_python_which_the_tests_run() -> None:
     (python,) = re.findall(r"^ARG PYTHON=(.+)$", DOCKERFILE, re.MULTILINE)
     assert f"PYTHON={python}" in sections()["arguments"][0]
-    assert python in named("tests")["jobs"]["tests"]["strategy"]["matrix"]["python"]
+    assert python in named("nightly")["jobs"]["tests"]["strategy"]["matrix"]["python"]
     (docker,) = (rest for word, rest in instructions() if word == "FROM")
     assert f"From: {docker.replace('${PYTHON}', '{{ PYTHON }}')}" in sections()[""]
 

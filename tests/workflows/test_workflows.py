@@ -18,6 +18,14 @@ from workflows.workflow import WORKFLOWS, load, named
 STEPS = {step["name"]: step["run"] for step in named("reproduce")["jobs"]["reproduce"]["steps"] if "run" in step}
 ORDER = ("Data and earlier results", "Rerun", "Gate", "Report")
 SCRIPTS = (".ci/*", "machines/docker/*.sh", "machines/slurm/*.sbatch")
+FORMS = {
+    "github-workflows": ".github/workflows/*.yml",
+    "github-issue-forms": ".github/ISSUE_TEMPLATE/[!c]*.yml",
+    "github-issue-config": ".github/ISSUE_TEMPLATE/config.yml",
+    "dependabot": ".github/dependabot.yml",
+    "citation-file-format": "CITATION.cff",
+}
+"""Published schemas, by name, and the files that must fit them."""
 ALTERED = "vunet.reconstruction.l1_person"
 
 
@@ -108,7 +116,7 @@ def test_jobs_have_a_limit_a_shell_and_no_permission_they_do_not_name(path: Path
     for job in workflow["jobs"].values():
         assert job["timeout-minutes"] > 0
         writes = {scope for scope, access in job["permissions"].items() if access != "read"}
-        assert writes <= {"pull-requests"}
+        assert writes <= ({"id-token"} if job.get("environment") == "pypi" else {"pull-requests"})
         assert not (writes and "self-hosted" in job["runs-on"])
         for step in job["steps"]:
             assert "${{" not in step.get("run", "")  # what an event says is data, in a block it would be code
@@ -144,10 +152,13 @@ def complaints(*command: str, text: str | None = None) -> str:
     "command",
     [
         ("zizmor", "--offline", "--no-progress", ".github"),
-        ("check-jsonschema", "--builtin-schema", "vendor.github-workflows", *map(str, WORKFLOWS)),
+        *(
+            ("check-jsonschema", "--builtin-schema", f"vendor.{schema}", *map(str, sorted(ROOT.glob(pattern))))
+            for schema, pattern in FORMS.items()
+        ),
         ("shellcheck", *(str(one) for pattern in SCRIPTS for one in sorted(ROOT.glob(pattern)))),
     ],
-    ids=lambda command: command[0],
+    ids=lambda command: command[2] if command[0] == "check-jsonschema" else command[0],
 )
 def test_workflows_and_scripts_are_clean_for_linters(command: tuple[str, ...]) -> None:
     assert complaints(program(command[0]), *command[1:]) == ""
