@@ -7,6 +7,7 @@
 #: lint         lint, format and types alone
 #: pictures     the README's pictures, from the results of `make run`
 #: docs         the site, in build/site; broken links are errors
+#: dist         the wheel and the source archive, in dist, checked for an upload (CONTRIBUTING.md)
 #: lock         renews the lock files, with hashes (docs/supply_chain.md)
 #: audit        looks for known vulnerabilities in what is locked
 #: licences     renews locks/LICENSES.csv
@@ -21,7 +22,7 @@ unexport PYTHONDONTWRITEBYTECODE
 PYTEST = OMP_NUM_THREADS=1 pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --durations 25
 WORKERS := 2
 
-.PHONY: help run test test-slow test-all lint pictures docs environment lock audit licences sbom
+.PHONY: help run test test-slow test-all lint pictures docs dist environment lock audit licences sbom
 
 run: $(VENV)/.ready
 	dvc repro
@@ -73,6 +74,11 @@ docs: environment
 	mkdir -p build
 	mv docs/build/site build/site
 	rmdir docs/build
+
+dist: environment
+	rm -rf dist
+	hatchling build
+	uvx --from twine==6.2.0 twine check --strict dist/*
 
 lock: environment
 	python locks/renew.py $(OPTIONS)
