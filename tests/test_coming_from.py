@@ -1,4 +1,4 @@
-"""The pages for people who come from other systems: keys, values, commands and recipes in them are real ones.
+"""Pages and tables for people who come from other systems: keys, values, commands and recipes in them are real ones.
 
 The pages show the other system's configuration beside the recipe that says the same; numbers of both are compared.
 """
@@ -11,6 +11,7 @@ import typing
 from dataclasses import fields
 from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,8 @@ from test_docs import spans as own_spans
 
 from figura.base.error_collector import ErrorCollector, alternatives, is_schema, locate
 from figura.base.errors import UserError
-from figura.base.yaml12 import parse_yaml, read_yaml
+from figura.base.yaml12 import parse_yaml
+from figura.commands.translate.__main__ import translated
 from figura.engine.build import build_schedule
 from figura.recipe.assignments import overridden
 from figura.recipe.completion import with_data
@@ -34,12 +36,18 @@ from models.pose.scenes import KINDS
 
 ROOT = Path(__file__).parents[1]
 PATHS = {path.stem: path for path in (ROOT / "docs/coming_from").glob("*.md")}
-PAGES = {name: path.read_text() for name, path in PATHS.items()}
+SYSTEMS = {"nectargan": ("nectargan", "junyanz"), "vunet": ("edflow",)}
+TABLES = {path.stem.removeprefix("translate_"): path.read_text() for path in ROOT.glob("models/*/translate_*.md")}
+PAGES = {
+    name: "\n".join([path.read_text(), *(TABLES[system] for system in SYSTEMS.get(name, (name,)))])
+    for name, path in PATHS.items()
+}
+"""Each page, and the tables that it names."""
 RECIPES = ["params.yaml", *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "recipes").rglob("*.yaml"))]
 RECIPE = {"nectargan": "recipes/pix2pix.yaml", "vunet": "params.yaml"}
 """What a page's keys are about first."""
-TRAINING = {"nectargan": "nectargan_facades", "vunet": "vunet_prjoti"}
-"""The recipe that a page translates a configuration to; it lies beside the page."""
+EXAMPLES = {"nectargan": 400, "vunet": 946}
+"""Pictures of the training that a page translates whole."""
 WHOLE = {"openpifpaf": "openpifpaf_shufflenetv2k16", "dl_art_school": "esrgan_x4_gan", "basicsr": "esrgan_x4_gan"}
 """The published recipe that a page names."""
 KEY = rf"((?:{'|'.join(Recipe.model_fields)}|datasets)(?:\.(?:\w+|<\w+>))+)(?:(?:: |=)(.+))?"
@@ -62,14 +70,16 @@ def rows(page: str) -> list[list[str]]:
 
 
 def whole(page: str) -> dict[str, Any]:
-    """The complete recipe of a page."""
-    return read_yaml(PATHS[page].parent / f"{TRAINING[page]}.yaml")
+    """The recipe that is made of a page's configuration."""
+    with TemporaryDirectory() as folder:
+        (file := Path(folder, "config.json")).write_text(json.dumps(original(page)))
+        return translated(str(file), EXAMPLES[page], Path(folder, "recipe.yaml")).recipe
 
 
 def original(page: str) -> dict[str, Any]:
     """The configuration that a page translates."""
     if page == "nectargan":
-        return json.loads((PATHS[page].parent / f"{TRAINING[page]}.json").read_text())["config"]
+        return json.loads((PATHS[page].parent / "nectargan_facades.json").read_text())["config"]
     if page == "vunet":
         (text,) = [block for block in fences(PAGES[page], "yaml") if block.startswith("# edflow")]
         return parse_yaml(text, page)
@@ -99,6 +109,7 @@ def keys(page: str) -> list[tuple[str, str]]:
     """The keys of figura that a page names in its tables, with the value that follows, or nothing."""
     said = [span for row in rows(page) for cell in row[1:] for span in spans(cell)]
     said = [re.sub(r"^A\.", "data.train.pairs.augmentation.", span) for span in said]  # on the page of NectarGAN
+    said = [re.sub(r"\.0$", "", span) for span in said]  # the first of a list
     found = [re.fullmatch(KEY, span) for span in said if not FILE.search(span)]
     return list(dict.fromkeys((one[1], one[2] or "") for one in found if one))
 

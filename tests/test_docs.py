@@ -38,11 +38,12 @@ from models.pose.pose_network import BACKBONES
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 OUTSIDE = {name: ROOT / name for name in ("README.md", "CONTRIBUTING.md", "weights/README.md", "data/raw/README.md")}
+OUTSIDE |= {str(path.relative_to(ROOT)): path for path in sorted(ROOT.glob("models/*/translate_*.md"))}
 PAGES = OUTSIDE | {str(page.relative_to(DOCS)): page for page in sorted(DOCS.rglob("*.md"))}
 EVERY = {name: page.read_text() for name, page in PAGES.items()}
-TEXT = {name: text for name, text in EVERY.items() if not name.startswith("coming_from/")}
+TEXT = {name: text for name, text in EVERY.items() if not name.startswith(("coming_from/", "models/"))}
 """By page; tests/test_coming_from.py reads the keys on pages of other systems, some of which are not ours."""
-OF_PAGE = {"coming_from/nectargan.md": "recipes/pix2pix.yaml"}
+OF_PAGE = {"models/pix2pix/translate_nectargan.md": "recipes/pix2pix.yaml"}
 """The recipe of ours that commands of a page call `R`."""
 OWN = ("bench", "figura", "models", "stages", "tests")
 MADE = (

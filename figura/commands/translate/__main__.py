@@ -11,6 +11,7 @@ SOURCE is a file, or a command line in quotes:
 
 Prints the entry for data/params.yaml, the commands that take the place of theirs, and each key that was not taken over,
 with the reason. None of their code is needed or run. Comments in the recipe name the key there where ours differs.
+`--keys SYSTEM` prints what every key of a trainer is here, or why there is none, a line each.
 """
 
 import importlib
@@ -26,6 +27,7 @@ from figura.base.yaml12 import to_yaml
 from figura.commands import parser_of
 from figura.commands.translate.reading import System, command_of, options, overrides, read_file
 from figura.commands.translate.recipe_text import recipe_text
+from figura.commands.translate.table import read_table, table_of
 from figura.commands.translate.translation import Translation
 from figura.systems import modules_with
 
@@ -35,12 +37,19 @@ PYTHON = {"python", "python3", "-m", "-u"}
 def main(arguments: list[str]) -> None:
     """Write the recipe, and print what goes with it."""
     parser = parser_of("translate", __doc__)
-    parser.add_argument("source", metavar="SOURCE", help="a configuration's file, or a command line in quotes")
-    parser.add_argument("--output", type=Path, required=True, metavar="FILE", help="recipe to write, a .yaml file")
+    parser.add_argument("source", nargs="?", metavar="SOURCE", help="a configuration's file, or a command in quotes")
+    parser.add_argument("--output", type=Path, metavar="FILE", help="recipe to write, a .yaml file")
     parser.add_argument(
         "--examples", type=int, metavar="N", help="pictures of the training data, where the configuration has epochs"
     )
+    names = modules_with("translate_", "translate")
+    parser.add_argument("--keys", choices=names, help="print the table of a trainer, in Markdown")
     args = parser.parse_args(arguments)
+    if args.keys:
+        print(table_of(importlib.import_module(names[args.keys])).read_text("utf-8"), end="")
+        return
+    if args.source is None or args.output is None:
+        raise UserError("expected SOURCE and --output FILE, or --keys SYSTEM")
     if args.output.suffix not in (".yaml", ".yml"):
         raise UserError(f"--output {args.output}: expected a file that ends in .yaml")
     if args.output.exists():
@@ -67,14 +76,15 @@ def translated(source: str, examples: int | None, output: Path) -> Translation:
     """
     modules = {kind: importlib.import_module(one) for kind, one in modules_with("translate_", "translate").items()}
     systems: dict[str, System] = {kind: module.SYSTEM for kind, module in modules.items()}
+    tables = {kind: read_table(table_of(module)) for kind, module in modules.items()}
     given: dict[str, Any] = {}
     before, program = list[str](), ""
     files = [Path(source)] if os.path.isfile(source) else []  # a command may be too long for a path
     if not files:
         kind, command = command_of(source, systems)
         before, program = [word for word in command.before if word not in PYTHON], command.program
-        system = systems[kind]
-        given = options(command.words, system.switches, system.several | system.files)
+        system, switches = systems[kind], tables[kind].switches
+        given = options(command.words, lambda one: system.row(one) in switches, system.several | system.files)
         given = {system.aliases.get(option, option): value for option, value in given.items()}
         files = [Path(str(one)) for option in given if option in system.files for one in given[option]]
     content: dict[str, Any] = {}
@@ -86,8 +96,9 @@ def translated(source: str, examples: int | None, output: Path) -> Translation:
             marks = "; ".join(f"{one.name}: {', '.join(sorted(one.marks))}" for one in systems.values() if one.marks)
             raise UserError(f"{files[0]}: it has the keys {', '.join([*content][:8])}; expected those of {marks}")
         kind = told[0]
-    flat = overrides(given, content, systems[kind].own or {*given})
-    translation = Translation(systems[kind], source, flat, program.removeprefix("openpifpaf."), output, examples)
+    own = tables[kind].said if systems[kind].overrides else given
+    translation = Translation(systems[kind], tables[kind], source, overrides(given, content, own), output, examples)
+    translation.program = program.removeprefix("openpifpaf.")
     if before:
         translation.remarks.append(f"in front of the command, and not taken over: {' '.join(before)}")
     modules[kind].translate(translation)

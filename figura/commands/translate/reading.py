@@ -20,27 +20,23 @@ NUMBER = re.compile(r"-\.?\d")
 class System(NamedTuple):
     """What is known of another trainer's sources; `SYSTEM` of a module `models/SYSTEM/translate_*.py`.
 
-    Its function `translate(translation)` writes the recipe.
+    Its function `translate(translation)` writes the recipe; beside the module lies its table.
     """
 
     name: str
-    page: str
-    """Of `docs/coming_from`, without `.md`; its tables say what each option is here."""
     marks: frozenset[str] = frozenset()
     """Top-level keys that each file of it has, and no other trainer's."""
     program: str = "(?!)"
     """Pattern of the word that starts it on a command line."""
     files: frozenset[str] = frozenset()
     """Options that name configuration files; later ones replace top-level keys of earlier ones."""
-    switches: frozenset[str] = frozenset()
-    """Options without a value."""
     several: frozenset[str] = frozenset()
     """Options with any number of values, up to the next option."""
-    own: frozenset[str] = frozenset()
-    """Options of a program whose others change keys of the files: `--a/b value`."""
+    overrides: bool = False
+    """Whether options that are not in the table change keys of the files: `--a/b value`."""
     aliases: Mapping[str, str] = {}
     row: Callable[[str], str] = str
-    """A key's name in the tables of the page."""
+    """A key's name in the table."""
 
 
 class Command(NamedTuple):
@@ -80,12 +76,12 @@ def command_of(source: str, systems: Mapping[str, System]) -> tuple[str, Command
     )
 
 
-def options(words: list[str], switches: Collection[str], several: Collection[str]) -> dict[str, Any]:
+def options(words: list[str], is_switch: Callable[[str], bool], several: Collection[str]) -> dict[str, Any]:
     """Return the values of a command line, by option; what belongs to none is at `arguments`.
 
     Args:
         words: behind the program.
-        switches: options without a value.
+        is_switch: whether an option has no value.
         several: options with any number of values, up to the next option.
     """
     found: dict[str, Any] = {}
@@ -94,20 +90,21 @@ def options(words: list[str], switches: Collection[str], several: Collection[str
     for word in words:
         if word.startswith("-") and len(word) > 1 and not NUMBER.match(word):
             option, equals, text = word.partition("=")
-            found[option] = _value(text) if equals else True
+            found[option] = value_of(text) if equals else True
             if option in several:
                 found[option] = [found[option]] if equals else []
-            option = "" if equals or option in switches else option
+            option = "" if equals or is_switch(option) else option
         elif not option:
             rest.append(word)
         elif option in several:
-            found[option].append(_value(word))
+            found[option].append(value_of(word))
         else:
-            found[option], option = _value(word), ""
+            found[option], option = value_of(word), ""
     return found | ({"arguments": rest} if rest else {})
 
 
-def _value(text: str) -> Any:
+def value_of(text: str) -> Any:
+    """Return what a word of a command line is: a number, a flag, or a text."""
     try:
         value = parse_yaml(text, text)
     except UserError:

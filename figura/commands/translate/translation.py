@@ -2,45 +2,17 @@
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import chdir
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 from figura.base.error_collector import shown
 from figura.base.errors import UserError, nearest
 from figura.commands.translate.reading import System
+from figura.commands.translate.table import Table
 from figura.recipe.expansion import read_recipe
 from figura.systems import PROJECT
-
-PAGES = PROJECT / "docs/coming_from"
-Change = Mapping[Any, Any] | Callable[[Any], Any]
-Table = dict[str, tuple[Any, ...]]
-"""By key there: keys here, separated by spaces; the default there (None: left as it is here); optionally a `Change`."""
-
-
-@cache
-def rows(page: str) -> dict[str, str]:
-    """Return, by option, what the tables of a page of `docs/coming_from` say about it, without Markdown's links.
-
-    An option that stands in several sections also has `SECTION/option`.
-    """
-    found: dict[str, str] = {}
-    section, cells = "", list[str]()
-    for line in (PAGES / f"{page}.md").read_text("utf-8").splitlines():
-        section = line.removeprefix("## ") if line.startswith("## ") else section
-        before, cells = cells, [cell.strip().replace("\\|", "|") for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
-        if len(cells) < 3 or not before:
-            last = len(cells) == 3 and "why not" not in cells[2]  # the column in the middle is the default there
-            continue
-        said = cells[2] if last else "; ".join(filter(None, cells[1:]))
-        said = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", said)
-        for option in re.findall(r"`([^`]+)`", cells[0]):
-            name = option.split()[0].rstrip(":")
-            found.setdefault(name, said)
-            found.setdefault(f"{section}/{name}", said)
-    return found
 
 
 class Translation:
@@ -48,18 +20,20 @@ class Translation:
 
     Args:
         system: whose configuration it is.
+        keys: the table of the system.
         source: of the configuration, for messages.
         given: its values, by dotted key or option.
-        program: what a command line starts; empty for a file.
         output: the recipe to write.
         examples: pictures of the training data, by which epochs become steps; None if not known.
     """
 
     def __init__(
-        self, system: System, source: str, given: Mapping[str, Any], program: str, output: Path, examples: int | None
+        self, system: System, keys: Table, source: str, given: Mapping[str, Any], output: Path, examples: int | None
     ) -> None:
-        self.system, self.source, self.given = system, source, dict(given)
-        self.program, self.output, self.examples = program, output, examples
+        self.system, self.keys, self.source, self.given = system, keys, source, dict(given)
+        self.output, self.examples = output, examples
+        self.program = ""
+        """What a command line starts; empty for a file."""
         self.recipe: dict[str, Any] = {}
         self.comments: dict[str, str] = {}
         self.data: dict[str, Any] = {}
@@ -80,6 +54,8 @@ class Translation:
         value = self.given.get(key, default)
         if isinstance(default, float) and type(value) is int:
             return float(value)
+        if type(default) is int and isinstance(value, float) and value.is_integer():
+            return int(value)
         if isinstance(default, list) and not isinstance(value, list):
             return [value]
         if default is not None and type(value) is not type(default):
@@ -87,54 +63,75 @@ class Translation:
             raise UserError(f"{self.source}: {key}: found {shown(value)}, expected {kind}, such as {shown(default)}")
         return value
 
+    def read(self, *keys: str) -> None:
+        """Count keys as read that need nothing here."""
+        self.taken.update(keys)
+
+    def names(self, prefix: str) -> list[str]:
+        """Return the names below a dotted prefix, in their order."""
+        return list(dict.fromkeys(key[len(prefix) :].split(".")[0] for key in self.given if key.startswith(prefix)))
+
+    def at(self, here: str) -> Any:
+        """Return a section of the recipe, which is made if it is not there."""
+        section = self.recipe
+        for name in here.split("."):
+            section = section.setdefault(name, {})
+        return section
+
     def set(self, here: str, value: Any, *there: str) -> None:
         """Set a dotted key of the recipe; `there` are the keys that it came from."""
-        *sections, last = here.split(".")
-        section = self.recipe
-        for name in sections:
-            section = section.setdefault(name, {})
-        section[last] = value
+        sections, _, last = here.rpartition(".")
+        section: Any = self.at(sections) if sections else self.recipe
+        section[int(last) if isinstance(section, list) else last] = value
         renamed = [key for key in there if key in self.given and re.split(r"[./]", key)[-1].lstrip("-") != last]
         self.comments.pop(here, None)
         if renamed:
             self.comments[here] = ", ".join([*renamed[:2], *(["..."] if renamed[2:] else [])])
 
-    def drop(self, here: str) -> None:
-        """Remove a dotted key of the recipe, if it is there."""
-        *sections, last = here.split(".")
-        section = self.recipe
-        for name in sections:
-            section = section.get(name, {})
-        section.pop(last, None)
+    def take(self, here: str, there: str, default: Any = None) -> Any:
+        """Set a dotted key to the value of a key there; without value and default, the recipe's stays. Return it."""
+        value = self.get(there, default)
+        if value is not None:
+            self.set(here, value, there)
+        return value
+
+    def drop(self, *keys: str) -> None:
+        """Remove dotted keys of the recipe, if they are there."""
+        for sections, _, last in (here.rpartition(".") for here in keys):
+            self.at(sections).pop(last, None)
 
     def start(self, recipe: str) -> None:
         """Begin with a recipe of figura, whose other settings stay."""
         with chdir(PROJECT):  # which the files that it extends are relative to
             self.recipe = read_recipe(Path("recipes", recipe))
 
-    def table(self, table: Table) -> None:
-        """Take over the keys of a table.
+    def table(self, section: str = "", prefix: str = "") -> None:
+        """Take over the keys of a section of the table, below a prefix.
 
         Raises:
-            UserError: a value is none of those that a change knows.
+            UserError: a value is none of those that the table knows.
         """
-        for there, (here, default, *change) in table.items():
-            value = self.get(there, default)
-            if value is None and default is None:
+        for there, row in self.keys.taken[section].items():
+            value = self.get(there, row.default)
+            if value is None and row.default is None:
                 continue
-            for how in change:
-                value = self.choice(there, value, how) if isinstance(how, Mapping) else how(value)
-            for one in here.split():
-                self.set(one, value, there)
+            if row.values and not (None in row.values.values() and value not in row.values):
+                value = self.choice(there, value, row.values)
+            for here in row.here:
+                self.set(f"{prefix}{here}", value, there)
 
     def choice(self, key: str, value: Any, known: Mapping[Any, Any]) -> Any:
         """Return what a value is here. Raises UserError if it is none of those known."""
-        if not isinstance(value, str | int) or value not in known:
+        if not isinstance(value, str | int | float) or value not in known:
             raise UserError(
                 f"{self.source}: {key}: found {shown(value)}, which has no counterpart here; there are "
                 f"{', '.join(map(str, known))}{nearest(value, map(str, known)) if isinstance(value, str) else ''}"
             )
         return known[value]
+
+    def pick(self, key: str, default: str, known: Mapping[Any, Any]) -> Any:
+        """Read a key, and return what its value is here. Raises UserError if it is none of those known."""
+        return self.choice(key, self.get(key, default), known)
 
     def leave(self, key: str, reason: str) -> None:
         """List a key as not taken over, for a reason of its own."""
@@ -149,16 +146,23 @@ class Translation:
             )
         return round(epochs * math.ceil(self.examples / batch_size))
 
-    def commands_of(self, prepare: str, first: str, train: str, judge: str, predict: str = "") -> None:
+    def dataset(self, kind: str, entry: Mapping[str, Any], name: str = "", source: str = "", **others: Any) -> None:
+        """Write the entry of data/params.yaml; by default it is called as the recipe is."""
+        name = name or self.output.stem
+        self.data[name] = {"kind": kind, "source": f"data/raw/{source or name}", "seed": 7, "max_rejected": 0.0}
+        self.data[name] |= {**others, kind: dict(entry)}
+
+    def run(self, first: str, train: str, judge: str, predict: str = "its pictures of new inputs") -> None:
         """Say what to run: the stages by hand, and what each takes the place of there."""
         recipe, name = self.output, self.output.stem
         run = f"runs/{name}"
+        ((dataset, entry),) = self.data.items()
         self.commands = {
-            first: prepare,
+            first: f"dvc add {entry['source']} && dvc repro prepare@{dataset}",
             train: f"python -m stages.train {recipe} {run}",
             judge: f"python -m stages.eval_dump {recipe} {run} && python -m stages.metrics {recipe} {run} "
             f"metrics/{name}.json plots/{name}",
-            predict or "its pictures of new inputs": f"figura predict {recipe} {run} photos/ --output predicted",
+            predict: f"figura predict {recipe} {run} photos/ --output predicted",
         }
 
     def weights(self, kind: str, file: str, network: str, options: str = "") -> None:
@@ -173,17 +177,11 @@ class Translation:
         found: dict[str, list[str]] = {}
         for key in self.given:
             if key not in self.taken or key in self.left:
-                found.setdefault(self.left.get(key) or self._reason(self.system.row(key)), []).append(key)
+                found.setdefault(self.left.get(key) or self._reason(key), []).append(key)
         return found
 
     def _reason(self, key: str) -> str:
-        unknown = f"docs/coming_from/{self.system.page}.md does not know it, and nothing was done"
-        return described(key, self.system.page) or f"{unknown}{nearest(key, rows(self.system.page))}"
-
-
-def described(key: str, page: str) -> str | None:
-    """Return what a page says about a key, or `SECTION/key`: its row, or that of its longest beginning with a `*`."""
-    known = rows(page)
-    stars = [name for name in known if name.endswith("*") and key.startswith(name[:-1])]
-    plain = known.get(key, known.get(key.rpartition("/")[2]))
-    return plain or (known[max(stars, key=len)] if stars else None)
+        said = self.keys.describe(self.system.row(key)) or self.keys.said.get(key)
+        return said or f"figura's table of {self.system.name} does not know it, and nothing was done" + nearest(
+            key, self.keys.said
+        )
