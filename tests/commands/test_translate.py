@@ -426,6 +426,29 @@ def test_a_training_of_the_guide_is_the_published_recipe(name, file, tmp_path):
     assert {key for key in {*found, *wanted} if found.get(key) != wanted.get(key)} <= rarer
 
 
+@pytest.mark.parametrize(
+    ("page", "name"), [("nectargan", "nectargan"), ("vunet", "vunet"), ("basicsr", "basicsr, ESRGAN")]
+)
+def test_a_page_shows_what_the_command_says(page, name, tmp_path, capsys):
+    written(name, tmp_path)
+    file = tmp_path / "recipe.yaml"
+    examples = ["--examples", str(CASES[name].examples)] if CASES[name].examples else []
+    assert run(main, [CASES[name].source.format(folder=tmp_path), "--output", str(file), *examples]) == 0
+    (shown,) = fences((PAGES / f"{page}.md").read_text(), "text")
+    assert shown in capsys.readouterr().out + file.read_text()
+
+
+def test_a_table_is_printed(capsys):
+    """A line each: what it says about a key of theirs that is taken over, and of one that is not."""
+    assert run(main, ["--keys", "openpifpaf"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "| `--b-scale` | `b_scale` | 1.0 |" in lines
+    assert [line for line in lines if line.startswith("| `--cross-talk`")]
+    assert run(main, ["--keys", "openpifpaf", "x.yaml"]) == 0
+    assert run(main, ["x.yaml"]) == 1
+    assert "expected SOURCE and --output FILE, or --keys SYSTEM" in capsys.readouterr().err
+
+
 # --- losses: what the originals compute, in NumPy ---
 
 RANDOM = np.random.default_rng(5)
@@ -466,9 +489,10 @@ def edges(kernels, a, b):
 
 MEANS = {role: {"top": RANDOM.normal(size=(2, 4, 1, 1))} for role in ("q_means", "p_means")}
 nats = ((MEANS["q_means"]["top"] - MEANS["p_means"]["top"]) ** 2).sum((1, 2, 3)).mean() / 2
-# one cell of a cif: z, x, vector, raw scale; confidence, vector, least error, scale (OpenPifPaf's losses, from 0.13)
+# one cell of a cif and of a caf: z, x, vector, raw scale; confidence, vector, least error, scale (OpenPifPaf, 0.13)
 FIELDS = {"cif": np.array([0.0, 2.0, 1.5, -2.0, 0.4]), "cif_target": np.array([1, 0.5, -2, 0.0125, 2.0])}
-FIELDS |= {"caf": np.zeros(8), "caf_target": np.full(9, np.nan)}
+FIELDS |= {"caf": np.array([0.0, 2.0, 1.5, -2.0, 1.5, -2.0, 0.4, 0.4])}  # two vectors and two scales, each as the cif's
+FIELDS |= {"caf_target": np.array([1, 0.5, -2, 0.5, -2, 0.0125, 0.0125, 2.0, 2.0])}
 FIELDS = {name: one.reshape(1, 1, -1, 1, 1) for name, one in FIELDS.items()}
 
 
@@ -478,7 +502,7 @@ def composite(b_scale):
     confidence = (wrong * focal) ** 2 / 4
     vector = np.hypot(1, 0.0125) / (0.5 * 2) * np.exp(-0.69314) + 0.69314
     relative = abs(np.log1p(np.exp(0.4)) - 2) / (b_scale * 2.1)
-    return confidence + vector + relative**2 / 2
+    return confidence + vector + relative**2 / 2, confidence + 2 * vector + relative**2
 
 
 SOBEL = [[1, 0, -1], [2, 0, -2], [1, 0, -1]], [[1, 2, 1], [0, 0, 0], [-1, -2, -1]]
@@ -498,8 +522,8 @@ TOTALS = {  # case, step: the sum of all losses there but for those of VGG19, wh
     + 10 * l1("cycled_y", "y") + 0.1 * (10 * l1("same_y", "y") + 20 * l1("same_x", "x")),
     ("vunet", "generator"): 0.5 * l1("image", "target") + 0.5 * nats,
     ("vunet, changed", "generator"): 2 * l1("image", "target") + nats,
-    ("openpifpaf", "network"): composite(10),
-    ("openpifpaf, four pictures", "network"): composite(5),
+    ("openpifpaf", "network"): sum(composite(10)),
+    ("openpifpaf, four pictures", "network"): sum(composite(5)),
     ("basicsr, ESRGAN", "G"): 0.01 * l1("sr", "hq") / 2 + 0.005 * (
         relative("judged_real", "judged_fake", 0) + relative("judged_fake", "judged_real", 1)) / 2,
     ("basicsr, ESRGAN", "D"): (
