@@ -8,11 +8,6 @@ from figura.commands.translate.translation import Translation
 SYSTEM = System(
     "pytorch-CycleGAN-and-pix2pix",
     program=r"(.*/)?(train|test)\.py",
-    aliases={  # of earlier versions
-        "--niter": "--n_epochs", "--niter_decay": "--n_epochs_decay", "--loadSize": "--load_size",
-        "--fineSize": "--crop_size", "--which_direction": "--direction", "--which_model_netG": "--netG",
-        "--which_model_netD": "--netD", "--batchSize": "--batch_size", "--nThreads": "--num_threads",
-        "--identity": "--lambda_identity", "--resize_or_crop": "--preprocess"},
 )  # fmt: skip
 UNET = {"padding": "zeros", "biases": "with_instance_norm", "relu_skips": True, "dropout_position": "before_activation"}
 GENERATORS: dict[str, dict[str, Any]] = {

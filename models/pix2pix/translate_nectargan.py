@@ -8,8 +8,6 @@ from figura.commands.translate.translation import Translation
 SYSTEM = System(
     "NectarGAN", frozenset({"dataloader", "train", "save"}), "nectargan-(train|test)-paired",
     files=frozenset({"--config_file", "-f"}),
-    aliases={"-f": "--config_file", "-e": "--experiment_directory", "-lss": "--loss_subspec", "-log": "--log_losses",
-             "-l": "--load_epoch", "-d": "--dataroot", "-i": "--test_iterations"},
 )  # fmt: skip
 CHANNELS = [
     f"networks.{network}.{side}_channels" for network in ("generator", "discriminator") for side in ("in", "out")

@@ -28,7 +28,6 @@ SYSTEM = System(
     "OpenPifPaf", program=r"openpifpaf\.(train|eval|predict)", row=row,
     several=frozenset({"--lr-decay", "--lr-warm-restarts", "--lambdas", "--component-lambdas", "--debug-indices",
                        "--dataset-weights", "--decoder", "--crop"}),
-    aliases={"-q": "--quiet", "-o": "--output"},
 )  # fmt: skip
 STEP, BACKBONE = "steps.network.", "networks.network.backbone"
 TIMM = {"resnext50": "resnext50_32x4d", "resnext101": "resnext101_32x8d", "mobilenetv2": "mobilenetv2_100",

@@ -83,9 +83,10 @@ def translated(source: str, examples: int | None, output: Path) -> Translation:
     if not files:
         kind, command = command_of(source, systems)
         before, program = [word for word in command.before if word not in PYTHON], command.program
-        system, switches = systems[kind], tables[kind].switches
-        given = options(command.words, lambda one: system.row(one) in switches, system.several | system.files)
-        given = {system.aliases.get(option, option): value for option, value in given.items()}
+        system, table = systems[kind], tables[kind]
+        given = options(command.words, lambda one: system.row(one) in table.switches, system.several | system.files)
+        others = table.taken.get("other names", {})
+        given = {others[one].here[0] if one in others else one: value for one, value in given.items()}
         files = [Path(str(one)) for option in given if option in system.files for one in given[option]]
     content: dict[str, Any] = {}
     for file in files:

@@ -34,7 +34,6 @@ class System(NamedTuple):
     """Options with any number of values, up to the next option."""
     overrides: bool = False
     """Whether options that are not in the table change keys of the files: `--a/b value`."""
-    aliases: Mapping[str, str] = {}
     row: Callable[[str], str] = str
     """A key's name in the table."""
 

@@ -1,6 +1,7 @@
 """The table of another trainer, `models/SYSTEM/translate_*.md`: what each of its keys is here, or why there is none.
 
-Rows of the sections "Taken over" go into the recipe as they are; all rows are reasons for what was not taken over.
+Rows of the sections "Taken over" go into the recipe as they are (of "other names", options are read as the ones that
+they name); all rows are reasons for what was not taken over.
 """
 
 import re
@@ -25,7 +26,7 @@ class Row(NamedTuple):
     default: Any
     """None: the recipe's value stays unless the key is given."""
     values: Mapping[Any, Any]
-    """Here, by value there; others are refused, or stay if one of these is null."""
+    """Here, by value there; others are refused, or stay if one of these is the text `null`."""
 
 
 class Table(NamedTuple):
@@ -67,11 +68,9 @@ def read_table(path: Path) -> Table:
             name = option.split()[0].rstrip(":")
             table.switches.update([name] if default in ("off", "false") else [])
             if section != part or not part:
-                values = {old: None if new == "null" else value_of(new) for old, new in VALUE.findall(cells[1])}
-                known = None if default in ("", "off") else value_of(default)
-                here = re.findall(r"`([^`]+)`", cells[1])
-                row = Row(here, known, {value_of(old): new for old, new in values.items()})
-                table.taken.setdefault(part, {})[name] = row
+                here, known = re.findall(r"`([^`]+)`", cells[1]), None if default in ("", "off") else value_of(default)
+                values = {value_of(old): value_of(new) for old, new in VALUE.findall(cells[1])}
+                table.taken.setdefault(part, {})[name] = Row(here, known, values)
                 said += f" ({part})" if part else ""
             table.said.setdefault(name, said)
             table.said.setdefault(f"{section}/{name}", said)

@@ -115,10 +115,10 @@ class Translation:
             value = self.get(there, row.default)
             if value is None and row.default is None:
                 continue
-            if row.values and not (None in row.values.values() and value not in row.values):
+            if value in row.values or (row.values and "null" not in row.values.values()):
                 value = self.choice(there, value, row.values)
             for here in row.here:
-                self.set(f"{prefix}{here}", value, there)
+                self.set(f"{prefix}{here}", None if value == "null" else value, there)
 
     def choice(self, key: str, value: Any, known: Mapping[Any, Any]) -> Any:
         """Return what a value is here. Raises UserError if it is none of those known."""
