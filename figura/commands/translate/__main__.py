@@ -121,7 +121,7 @@ def _faults(content: dict[str, Any], path: Path) -> str:
 def _report(translation: Translation) -> list[str]:
     left = translation.listed()
     count, keys = sum(map(len, left.values())), len(translation.given)
-    lines = [f"{translation.output}: written; of {keys} keys, {keys - count} were taken over, {count} are listed below"]
+    lines = [f"{translation.output}: written; of {keys} keys, {keys - count} taken over, {count} listed below"]
     lines += translation.remarks
     if translation.data:
         lines += ["", "In data/params.yaml:", *to_yaml({"datasets": translation.data}).splitlines()]
