@@ -8,6 +8,7 @@ from torch import nn
 
 from figura.base.errors import UserError
 from figura.commands.import_weights.plan import COUNTER, Plan, Tensors
+from figura.systems import SHIPPED
 
 TYPE = ""  # any
 RECIPE = "mine.yaml, which names the network's class as a `type`"
@@ -32,8 +33,8 @@ def plan(tensors: Tensors, network: nn.Module, heads: None = None) -> Plan:
     prefix = max(sorted(prefixes), key=lambda one: sum(one + name in tensors for name in own), default="")
     others = frozenset(name for name in tensors if not name.startswith(prefix))
     left = f"{len(others):,} tensors without the prefix {prefix} are left out; " if others else ""
-    kind = type(network)
+    name = f"{type(network).__module__}.{type(network).__qualname__}".removeprefix(f"{SHIPPED}.")
     return Plan(
-        f"{kind.__module__}.{kind.__qualname__}", {}, {prefix + name: name for name in own}, (RECIPE, ""),
+        name, {}, {prefix + one: one for one in own}, (RECIPE, ""),
         ignored=others, remark=left + UNITS,
     )  # fmt: skip
