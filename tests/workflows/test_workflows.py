@@ -164,6 +164,11 @@ def test_workflows_and_scripts_are_clean_for_linters(command: tuple[str, ...]) -
     assert complaints(program(command[0]), *command[1:]) == ""
 
 
+def test_a_citation_names_the_version_of_the_package() -> None:
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    assert load(ROOT / "CITATION.cff")["version"] == version
+
+
 def test_blocks_are_clean_for_shellcheck() -> None:
     steps = [step for path in WORKFLOWS for job in load(path)["jobs"].values() for step in job["steps"]]
     for block in [step["run"] for step in steps if "run" in step]:
