@@ -232,7 +232,8 @@ def main_of(module: str) -> Callable[[list[str]], Any]:
     """Return the `main` of a command, with all that it loads imported here, so that children need not."""
     for folder in ("figura", "models"):
         for one in walk_packages([str(ROOT / folder)], f"{folder}."):
-            if not re.search(r"^figura\.commands\.|\.__main__$", one.name):
+            # figura.models is the package `models` under the name that it has in a wheel
+            if not re.search(r"^figura\.commands\.|^figura\.models$|\.__main__$", one.name):
                 import_module(one.name)
     for name in ("matplotlib.pyplot", "torchmetrics", "torch.optim.adam", "torch._dynamo"):
         import_module(name)
