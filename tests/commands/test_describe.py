@@ -15,6 +15,7 @@ from torch.nn import functional as F
 from torch.profiler import ProfilerActivity, profile
 
 from bench.trainings import Case, start
+from figura.base.errors import UserError
 from figura.base.exit_status import run
 from figura.base.pictures import write_png
 from figura.base.yaml12 import to_yaml
@@ -77,6 +78,8 @@ def test_the_least_time_on_a_gpu(pix2pix, capsys):
     computing, moving = (least_seconds(flops, 1e9, 2e9, CARDS["a100"]) for flops in (1e12, 1e9))
     assert computing == pytest.approx((1 / 156, 1 / 312))
     assert moving == pytest.approx((6 / 2039, 4 / 2039))
+    with pytest.raises(UserError, match="leave --mode out"):
+        main([str(pix2pix), "--gpu", "t4", "--mode", "translation"])
     main([str(pix2pix), "--gpu", "t4"])
     said = capsys.readouterr().out
     least = float(re.search(r"in all ([\d.]+) GFLOP", said)[1]) / 8.1  # ms, at 8.1 TFLOP/s

@@ -47,6 +47,8 @@ def main(arguments: list[str]) -> None:
     args = parser.parse_args(arguments)
     if args.batch_size is not None and args.batch_size < 1:
         raise UserError(f"--batch-size {args.batch_size}: expected 1 or more")
+    if args.gpu and args.mode is not None:
+        raise UserError("--gpu computes the time of training; leave --mode out")
     if args.output is not None and args.output.suffix not in (".svg", ".png"):
         raise UserError(f"--output {args.output}: expected a file that ends in .svg or .png")
     content = read_yaml(args.recipe)
@@ -191,9 +193,10 @@ def totals(costs: "Costs", taken: "Footprint | None") -> Iterable[str]:
 
 
 def duration(costs: "Costs", taken: "Footprint", gpu: str, steps: int | None) -> Iterable[str]:
-    """Yield the line of `--gpu`; none where operations are unknown."""
+    """Yield the line of `--gpu`."""
     flops = sum(costs.forward.values()) + sum(costs.backward.values())
     if not flops or costs.saved.keys() != costs.backward.keys():
+        yield f"on {gpu}: unknown, as the operations are; they need prepared data"
         return
     each = least_seconds(flops, taken.total, sum(costs.saved.values()), CARDS[gpu])
     times = " or ".join(f"{seconds * 1e3:.2g} ms" for seconds in each)
