@@ -56,7 +56,6 @@ from figura.commands.describe.dry_run import meta_networks, run_training
 from figura.commands.describe.footprint import footprint
 from figura.engine.checkpointing import checkpoint_modules
 from figura.recipe.assignments import overridden
-from figura.recipe.expansion import read_recipe
 from figura.recipe.schema import Recipe
 
 KINDS = {"fp32": ("no", False), "TF32": ("no", True), "bf16": ("bf16", True), "fp16": ("fp16", True)}
@@ -234,7 +233,7 @@ def train(folder: Path, run: str, keys: list[str], kill: bool = False, **variabl
     """Train `recipes/pose.yaml` by the product's command; `kill` it after its first resume point. Return the run."""
     recipe = folder / "pose.yaml"
     file = ROOT / "recipes/pose.yaml"
-    recipe.write_text(to_yaml(overridden(read_recipe(file), [*QUIET, *keys], SECTIONS, file)))
+    recipe.write_text(to_yaml(overridden(read_yaml(file), [*QUIET, *keys], SECTIONS, file)))
     command = [sys.executable, "-m", "figura.launch", "train", str(recipe), str(folder / run)]
     alone = os.environ | {"FIGURA_STATES": "off"} | variables  # else one training begins with the state of another
     log = folder / f"{run}.txt"
@@ -325,7 +324,7 @@ def facades_in(batch: int, limit: float, args: argparse.Namespace) -> Row:
     keys += [f"train.steps={count}", f"train.evaluate_every={count}", f"runtime.resume_every={count}",
         f"runtime.workers={0 if args.small else min(12, (os.cpu_count() or 1) - 1)}"]  # fmt: skip
     file = ROOT / case.file
-    Path(f"{name}.yaml").write_text(to_yaml(overridden(read_recipe(file), keys, SECTIONS, file)))
+    Path(f"{name}.yaml").write_text(to_yaml(overridden(read_yaml(file), keys, SECTIONS, file)))
     run = [f"{name}.yaml", name]
     for words in (["train", *run], ["eval_dump", *run], ["metrics", *run, f"{name}.json", f"plots/{name}"]):
         stage(*words)

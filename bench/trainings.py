@@ -5,9 +5,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
+from figura.base.yaml12 import read_yaml
 from figura.engine.weights import to_device
 from figura.recipe.assignments import overridden
-from figura.recipe.expansion import read_recipe
 from figura.recipe.load import check_recipe
 from figura.recipe.schema import Recipe
 from figura.training.trainer import Trainer
@@ -35,7 +35,7 @@ class Case:
             UserError: the code that is loaded does not take it.
         """
         path = checkout / self.file
-        return check_recipe(overridden(read_recipe(path), [*self.keys, *QUIET, *more], SECTIONS, path), path)
+        return check_recipe(overridden(read_yaml(path), [*self.keys, *QUIET, *more], SECTIONS, path), path)
 
     def changed(self, *more: str) -> "Case":
         """Return the case with more keys changed."""
