@@ -338,3 +338,5 @@ def test_training_and_predicting_need_no_dvc_no_tracker_and_no_matplotlib(tmp_pa
     assert said(launch, "train", tracked, "other") == (1, told)
     (tmp_path / "dvc.yaml").write_text("stages: {}\n")
     assert said("figura", "why") == (1, f"error: dvc {without} 'figura-dvc[train]'`")
+    assert said("figura", "init", "project") == (1, f"error: dvc {without} 'figura-dvc[train]'`")
+    assert not (tmp_path / "project").exists()

@@ -8,6 +8,7 @@ that the recipe needs, which is yours from then on. Files that exist stay: if on
 written. Makes the folder a repository of git and DVC unless it is one.
 """
 
+import importlib
 import os
 import re
 import shlex
@@ -68,6 +69,7 @@ def main(arguments: list[str]) -> None:
         raise UserError(
             "figura is not installed here, so a project could not import it; `pip install .` in the clone does it"
         ) from None
+    importlib.import_module("dvc")  # before anything is written
     recipes, own = list(dict.fromkeys(args.recipe or recipe_names()[:1])), dict[str, str]()
     if args.data:
         from figura.commands.raw_folder import look
@@ -339,5 +341,5 @@ def _done(command: list[str], root: Path) -> str:
     done = _run(command, root)
     if done.returncode:
         errors = [line for line in done.stderr.splitlines() if line.lower().startswith(("error", "fatal"))]
-        raise UserError(f"{' '.join(command)}: {one_line(' '.join(errors) or done.stderr).strip()}")
+        raise UserError(f"{' '.join(command)}: {one_line((' '.join(errors) or done.stderr).strip())}")
     return done.stdout
