@@ -4,7 +4,7 @@
 `params.yaml#metrics.scores` one of another file. The entry then has the keys of that one, except those that it has
 itself. The `injectors` of steps, modes and grids are combined by name, each in the same way, in the order of that one
 with further ones last, or, if all of them are named, in their own order. Other values are replaced whole. Of a step,
-modes and grids take the injectors alone, without their gates.
+modes and grids take the injectors alone, without their gates. An injector of a `network` without a `type` is `Forward`.
 
 DVC does not follow `extends`: the manifest of a stage has what its recipe takes from other files
 (`figura/code/manifests.py`), and within a file an entry extends only what makes the stage run again (`SOURCES`).
@@ -72,6 +72,8 @@ class _Expansion:
     def complete(self, path: Key, value: Any) -> None:
         """Complete the value at a path, and the entries in it."""
         self._extend(path, value)
+        if path[-2:-1] == ("injectors",) and "network" in _map(value):
+            value.setdefault("type", "Forward")
         for name, part in _map(value).items():
             self.complete((*path, name), part)
 

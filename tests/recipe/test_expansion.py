@@ -21,7 +21,7 @@ steps:
     trains: [net]
     injectors:
       draw: {type: Forward, inputs: {x: x}, args: {mode: train}, only: training, after: 5}
-      judge: {type: Judge}
+      judge: {network: judge}
 losses:
   real: {type: L1, inputs: {logits: real}, weight: 0.5}
   fake: {extends: real, inputs: {logits: fake}}
@@ -48,7 +48,7 @@ predict:
 """
 BASE = "metrics: {scores: {l1: {extends: l0, mode: plain}, l0: {type: Distance, image: image}}}"
 DRAW: dict[str, Any] = {"type": "Forward", "inputs": {"x": "x"}, "args": {"mode": "mean"}}
-PLAIN = {"draw": DRAW, "judge": {"type": "Judge"}, "more": {"type": "Noise", "like": "x"}}
+PLAIN = {"draw": DRAW, "judge": {"network": "judge", "type": "Forward"}, "more": {"type": "Noise", "like": "x"}}
 BY_HAND: dict[str, Any] = {
     "losses.fake": {"type": "L1", "inputs": {"logits": "fake"}, "weight": 0.5},
     "evaluate.modes.plain": {"injectors": PLAIN, "save": {"image": "image"}},
