@@ -7,13 +7,14 @@
     facts.json        facts of the training data (`interfaces.ExampleDataset.facts`)
     try.txt           only for a try: the mark, with its number of steps (`recipe/trial.py`)
     averages/         means over training examples, float32 .npy
-    inputs/ <mode>/   the files
-    SHA256SUMS        the SHA-256 of each file above, checked on every read; also readable by `sha256sum -c`
+    <mode>.<name>.zip the files of one name of a mode, of a grid or of the `inputs`, uncompressed (`base/archives.py`)
+    SHA256SUMS        the SHA-256 of each file above, checked by readers; also readable by `sha256sum -c`
 
 A file is an image of values in [-1, 1] (`image`) or [0, 1] (`mask`), rounded to 8 bits, or has exact values (`array`,
-float32 .npy). File names end in the format, so that readers restore the range. A `number` is a column of the table and
-has no file. The `records` of all examples are one list, `<mode>/<name>.json`. Numbers are finite; an empty cell was not
-computed, or for numbers of the example, is unknown.
+float32 .npy). File names end in the format, so that readers restore the range. Where they lie in no archive, as figura
+wrote them at first, they are read from the folder. A `number` is a column of the table and has no file. The `records`
+of all examples are one list, `<mode>/<name>.json`. Numbers are finite; an empty cell was not computed, or for numbers
+of the example, is unknown.
 """
 
 import copy
@@ -37,6 +38,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from figura.base.archives import ArchiveReader
 from figura.base.checksums import SUMS, read_sums
 from figura.base.errors import UserError, nearest
 from figura.base.files import read_bytes
@@ -96,12 +98,12 @@ def write_file(path: Path, content: bytes) -> str:
 
 
 def write_value(path: Path, value: "Tensor") -> str:
-    """Write one value in the format given by `path`'s suffix; return its SHA-256 (see `converted`, `write_converted`).
+    """Write one value in the format given by `path`'s suffix; return its SHA-256.
 
     Raises:
-        UserError: see these functions.
+        UserError: like `converted` and `write_file`.
     """
-    return write_converted(path, converted(path, value))
+    return write_file(path, encoded(converted(path, value)))
 
 
 def converted(path: Path, value: "Tensor") -> Pixels | bytes:
@@ -133,9 +135,18 @@ def encode_array(array: Array) -> bytes:
     return buffer.getvalue()
 
 
-def write_converted(path: Path, content: Pixels | bytes) -> str:
-    """Write the result of `converted`; return its SHA-256. Raises UserError like `write_file`."""
-    return write_file(path, content if isinstance(content, bytes) else encode_png(content))
+def encoded(content: Pixels | bytes) -> bytes:
+    """Return the result of `converted` as the content of a file."""
+    return content if isinstance(content, bytes) else encode_png(content)
+
+
+def archive_of(path: str) -> str:
+    """Return the name of the archives (`base/archives.py`) in which a file lies, given its path relative to the dump.
+
+    It is `<mode>.<name>` of `<mode>/<example>.<name>.<format>`; the names of recipes have no dot.
+    """
+    mode, _, file = path.partition("/")
+    return f"{mode}.{file.partition('.')[2].partition('.')[0]}"
 
 
 def decode_value(content: bytes, path: Path) -> Array:
@@ -317,7 +328,7 @@ class Dump:
 
     `dump.mode("transfer")` selects the rows of one mode, `dump.table` is a DataFrame, `dump.average("mean_target")` an
     array. `dump.records("truth")` is the list of an input's records, `dump.mode("poses").records("people")` that of a
-    mode's. In memory, only the table and the checksums grow with the number of examples.
+    mode's. In memory, only the table and the list of files grow with the number of examples.
 
     Raises:
         UserError: here and wherever a file is read: it is missing, its checksum differs, or its format is wrong.
@@ -325,6 +336,7 @@ class Dump:
 
     def __init__(self, folder: Path, table: "pd.DataFrame | None" = None, part: str = "inputs") -> None:
         self.folder, self.part = folder, part
+        self._archives = ArchiveReader(folder, RERUN_HINT)
         if table is None:
             if not (folder / EXAMPLES).exists():
                 raise UserError(f"{folder / EXAMPLES}: no such file; run the eval-dump stage first")
@@ -428,9 +440,11 @@ class Dump:
         """Return the exact content of a file, given its path relative to the dump.
 
         Raises:
-            UserError: it is missing, not a regular file, or its checksum differs or is missing.
+            UserError: it or its archive is missing, not a regular file, or its checksum differs or is missing.
         """
         if path not in self.checksums:
+            if (member := self._archives.read(archive_of(path), path, self.checksums)) is not None:
+                return member
             raise UserError(f"{self.folder / path}: not in {SUMS}: it is damaged, or not of this dump; {RERUN_HINT}")
         content = read_bytes(self.folder / path, RERUN_HINT)
         if hashlib.sha256(content).hexdigest() != self.checksums[path]:

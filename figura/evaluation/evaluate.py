@@ -26,7 +26,7 @@ from figura.engine.data import Key, Mixture, ValidationBatches, collated, load_b
 from figura.engine.inference import named_injectors, run_injectors
 from figura.engine.step import WeightedLoss
 from figura.engine.weights import to_device
-from figura.evaluation.dump_writer import Entry, FileWriter, Output, Turn, checksums
+from figura.evaluation.dump_writer import FILES, Encoder, Entry, Output, Turn
 from figura.interfaces import ExampleDataset, Injector, Networks, Records, State, batch_size
 from figura.recipe.schema import Format, Grid, Mode, Recipe
 from figura.recipe.types import DATASET, build
@@ -79,7 +79,7 @@ class Evaluation:
         """
         output = Output(self.folder, self.accelerator)
         modes = evaluating(*self.networks.live.values())
-        with raise_on_all_ranks(), output, FileWriter(self.folder) as self._writer, modes:
+        with raise_on_all_ranks(), output, Encoder(self.folder) as self._encoder, modes:
             images = self._examples(output)
             self._grids(output)
             self._averages(output)
@@ -91,8 +91,8 @@ class Evaluation:
     def _examples(self, output: Output) -> int:
         """Run the modes over this rank's shard; return the number of timed examples.
 
-        If there are several batches, the first is not timed: it compiles. Files of a batch are written during the next
-        one.
+        If there are several batches, the first is not timed: it compiles. Files of a batch are encoded during the
+        next one.
         """
         evaluate = self.recipe.evaluate
         sampler = ValidationBatches(self.data, evaluate.batch_size, self.limit, self.shard)
@@ -182,12 +182,12 @@ class Evaluation:
     ) -> tuple[list[dict[str, Any]], list[Entry]]:
         """Save values in their formats; return each example's columns (numbers, and paths of files).
 
-        Also returns the records, and the files that are still being written. A number of the data may be unknown (NaN);
+        Also returns the records, and the files that are still being encoded. A number of the data may be unknown (NaN);
         any other value must be finite. For an example whose value is None, nothing is saved.
         """
         saved: list[dict[str, Any]] = [{} for _ in keys]
         records: list[Entry] = []
-        files: dict[str, Future[str]] = {}
+        files: dict[str, Future[bytes]] = {}
         for name, form in formats.items():
             if form == "records":
                 records += [(f"{folder}/{name}.json", value) for value in values[name]]
@@ -202,8 +202,8 @@ class Evaluation:
                     row[name] = float(value)
                 else:
                     path = row[f"file.{name}"] = f"{folder}/{key.zfill(6)}.{name}{SUFFIX[form]}"
-                    files[path] = self._writer.add(path, value)
-        return saved, [*records, (SUMS, files)]
+                    files[path] = self._encoder.add(path, value)
+        return saved, [*records, (FILES, files)]
 
     def _refuse_nonfinite(self, value: Tensor, part: str, key: str, name: str) -> None:
         """Raise UserError for NaN or infinity in a value to be saved as `name` of a mode, a grid or inputs."""
@@ -273,8 +273,12 @@ class Evaluation:
 
 
 def _add(output: Output, turn: Turn, entries: Sequence[Entry]) -> None:
-    """Add the entries of a turn once all of its files are written."""
-    output.add(turn, [(name, checksums(content) if name == SUMS else content) for name, content in entries])
+    """Add the entries of a turn once all of its files are encoded."""
+    done = [
+        (name, {path: file.result() for path, file in content.items()} if name == FILES else content)
+        for name, content in entries
+    ]
+    output.add(turn, done)
 
 
 def _numbers(batch: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -42,7 +42,7 @@ def test_one_scene_by_heart(root, tmp_path, capsys):
     assert int(visible) == int(found) > 8
     assert float(farthest) <= 8
     assert (tmp_path / "run/losses.png").is_file()
-    assert list((tmp_path / "run/dump/fields").glob("*.pictures.image.png"))
+    assert (tmp_path / "run/dump/fields.pictures.zip").is_file()
     assert (tmp_path / "run/people.png").is_file()
     (figures,) = (line for line in lines if line.startswith("keypoints: "))
     assert "AP50 1.000" in figures

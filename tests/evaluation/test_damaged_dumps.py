@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 import subprocess
+import zipfile
 from io import BytesIO
 
 import numpy as np
@@ -92,7 +93,10 @@ def test_checksums_are_those_of_all_files(whole, spoilt, capsys):
     listed = [line[66:] for line in (whole / "dump/SHA256SUMS").read_text().splitlines()]
     there = {path.relative_to(whole / "dump").as_posix() for path in (whole / "dump").rglob("*") if path.is_file()}
     assert sorted(listed) == sorted(there - {"SHA256SUMS"})
-    assert {"averages/mean.npy", "grids.csv", "examples.csv", "inputs/000000.y.npy"} <= there
+    assert there == {
+        "SHA256SUMS", "averages/mean.npy", "examples.csv", "grids.csv", "inputs.y.zip", "pairs.image.zip",
+        "plain.image.zip",
+    }  # fmt: skip
 
 
 def flipped(path):
@@ -111,7 +115,7 @@ REASONS = {"flipped": "damaged: its checksum differs", "missing": "no such file"
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-@pytest.mark.parametrize("name", ["examples.csv", "averages/mean.npy", "plain/000000.image.image.png", "SHA256SUMS"])
+@pytest.mark.parametrize("name", ["examples.csv", "averages/mean.npy", "plain.image.zip", "SHA256SUMS"])
 def test_any_damage_of_any_file_is_one_line(damage, name, spoilt, capsys):
     """tests/reliability damages more, at random."""
     path = spoilt / "dump" / name
@@ -122,6 +126,28 @@ def test_any_damage_of_any_file_is_one_line(damage, name, spoilt, capsys):
         assert (status, line.startswith(str(spoilt / "dump")), line.endswith(advice)) == (1, True, True)
     else:
         assert (status, line) == (1, f"{path}: {REASONS[damage]}; run {advice}")
+
+
+def test_a_member_that_is_missing_is_one_line(spoilt, capsys):
+    with zipfile.ZipFile(spoilt / "dump/plain.image.zip", "w") as archive:
+        archive.writestr("../plain/000000.image.image.png", b"outside")  # a name is only looked up
+    sealed(spoilt / "dump")
+    where = f"{spoilt}/dump/plain/000000.image.image.png"
+    said_once = f"{where}: not in SHA256SUMS: it is damaged, or not of this dump; run eval-dump again"
+    assert said(spoilt, capsys) == (1, said_once)
+
+
+def test_a_dump_of_plain_files_has_the_same_metrics(spoilt, capsys):
+    """As figura wrote them at first."""
+    assert said(spoilt, capsys) == (0,)
+    metrics_of_archives = (spoilt / "out/toy.json").read_bytes()
+    for archive in (spoilt / "dump").glob("*.zip"):
+        shutil.unpack_archive(archive, spoilt / "dump")
+        archive.unlink()
+    sealed(spoilt / "dump")
+    assert (spoilt / "dump/plain/000000.image.image.png").is_file()
+    assert said(spoilt, capsys) == (0,)
+    assert (spoilt / "out/toy.json").read_bytes() == metrics_of_archives
 
 
 def test_a_mark_of_a_try_that_is_lost_or_added_is_detected(spoilt, capsys):
@@ -183,6 +209,8 @@ OTHERS = [
 def test_files_of_others(name, content, reason, spoilt, capsys):
     """With checksums that are right, as whoever writes a dump by hand can make them."""
     path = spoilt / name
+    if name == PICTURE:  # where figura wrote pictures at first
+        shutil.unpack_archive(spoilt / "dump/plain.image.zip", spoilt / "dump")
     path.unlink() if content is None else path.write_bytes(content() if callable(content) else content)
     sealed(spoilt / "dump")
     status, line = said(spoilt, capsys)

@@ -1,6 +1,5 @@
-"""What a dump holds, and the threads that write its files."""
+"""What a dump holds, and the threads that encode its files."""
 
-import hashlib
 import math
 import threading
 from contextlib import suppress
@@ -12,9 +11,9 @@ import torch
 from dumps_by_hand import sealed
 
 from figura.base.errors import UserError
-from figura.dump import Dump, RecordsFile, Table, decode_value, write_converted, write_value
+from figura.dump import Dump, RecordsFile, Table, decode_value, encoded, write_value
 from figura.evaluation import dump_writer
-from figura.evaluation.dump_writer import MOST_THREADS, FileWriter, checksums
+from figura.evaluation.dump_writer import MOST_THREADS, Encoder
 
 RANDOM = np.random.default_rng(5)
 
@@ -162,30 +161,28 @@ NAMES = ("a.npy", "b.image.png", "c.mask.png")
 
 def test_files_are_what_the_values_were_when_added(tmp_path):
     value = torch.linspace(-1, 1, 3 * 40 * 50).reshape(3, 40, 50)
-    expected = {name: write_value(tmp_path / "one_by_one" / name, value) for name in NAMES}
-    with FileWriter(tmp_path / "threads") as writer:
+    for name in NAMES:
+        write_value(tmp_path / name, value)
+    with Encoder(tmp_path) as encoder:
         files = {}
         for name in NAMES:
             changing = value.clone()
-            files[name] = writer.add(name, changing)
+            files[name] = encoder.add(name, changing)
             changing.fill_(0.123)
-        assert checksums(files) == expected
-    for name in NAMES:
-        content = (tmp_path / "threads" / name).read_bytes()
-        assert hashlib.sha256(content).hexdigest() == expected[name]
+        for name, file in files.items():
+            assert file.result() == (tmp_path / name).read_bytes()
 
 
-def test_what_waits_is_not_written_after_an_interruption(tmp_path, monkeypatch):
+def test_what_waits_is_dropped_after_an_interruption(tmp_path, monkeypatch):
     go_on = threading.Event()
 
-    def slow(path, content):
+    def slow(content):
         go_on.wait()
-        return write_converted(path, content)
+        return encoded(content)
 
-    monkeypatch.setattr(dump_writer, "write_converted", slow)
-    with suppress(KeyboardInterrupt), FileWriter(tmp_path) as writer:
-        files = [writer.add(f"{index}.npy", torch.zeros(1)) for index in range(MOST_THREADS + 5)]
+    monkeypatch.setattr(dump_writer, "encoded", slow)
+    with suppress(KeyboardInterrupt), Encoder(tmp_path) as encoder:
+        files = [encoder.add(f"{index}.npy", torch.zeros(1)) for index in range(MOST_THREADS + 5)]
         threading.Timer(0.1, go_on.set).start()
         raise KeyboardInterrupt
     assert sum(file.cancelled() for file in files) >= 5
-    assert len(list(tmp_path.iterdir())) == sum(not file.cancelled() for file in files)

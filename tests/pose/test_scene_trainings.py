@@ -6,10 +6,10 @@ from pathlib import Path
 import cv2
 import drawn_scenes
 import numpy as np
-import pandas as pd
 import pytest
 
 from figura.base.errors import UserError
+from figura.dump import Dump
 from figura.evaluation.trained import write_dump
 from figura.recipe.load import check_recipe
 from figura.training.trainer import Trainer
@@ -66,9 +66,9 @@ def test_pictures_of_several_shapes(tmp_path, alone):
     assert [scenes.group(index) for index in range(len(scenes))] == [size[::-1] for size in SIZES[: len(scenes)]]
     trainer.fit()
     write_dump(trainer.recipe, dict(trainer.networks.ema), tmp_path / "dump")
-    table = pd.read_csv(tmp_path / "dump/examples.csv")
-    assert sorted(table["image_id"]) == sorted(known)
-    shapes = {row["index"]: np.load(tmp_path / "dump" / row["file.cif"]).shape[2:] for _, row in table.iterrows()}
+    rows = Dump(tmp_path / "dump")
+    assert sorted(rows.table["image_id"]) == sorted(known)
+    shapes = {row["index"]: row["cif"].shape[2:] for row in rows}
     assert shapes == {
         index: (height // 8 + 1, width // 8 + 1) for index, (width, height) in enumerate(SIZES[: len(scenes)])
     }

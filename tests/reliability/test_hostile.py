@@ -11,6 +11,7 @@ import json
 import os
 import pickle
 import shutil
+import zipfile
 from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
 from functools import cache, partial
@@ -354,14 +355,17 @@ def toy_dump() -> dict[str, bytes]:
     npy = io.BytesIO()
     np.save(npy, np.arange(27, dtype=np.float32).reshape(3, 3, 3))
     table = "mode,index,draw,dataset,name,loss.distance,file.image,file.y\n" + "".join(
-        f"plain,{n},0,toy,n{n},0.{n},plain/{n}.image.png,inputs/{n}.npy\n" for n in range(3)
+        f"plain,{n},0,toy,n{n},0.{n},plain/{n}.x.image.png,inputs/{n}.npy\n" for n in range(3)
     )
     files = {
-        "examples.csv": table.encode(), "grids.csv": b"grid,row,column,file.image\nall,0,1,plain/0.image.png\n",
+        "examples.csv": table.encode(), "grids.csv": b"grid,row,column,file.image\nall,0,1,plain/0.x.image.png\n",
         "facts.json": b'{"joints": 17}\n', "inputs/truth.json": b'[{"a": 1},\n{"b": [1, 2]}]\n', 
         "averages/mean.npy": npy.getvalue(),
     }  # fmt: skip
-    files |= {f"plain/{n}.image.png": jpeg(n, ".png", 32) for n in range(3)}
+    with zipfile.ZipFile(archive := io.BytesIO(), "w") as file:
+        for n in range(3):
+            file.writestr(f"plain/{n}.x.image.png", jpeg(n, ".png", 32))
+    files["plain.x.zip"] = archive.getvalue()
     files |= {f"inputs/{n}.npy": npy.getvalue() for n in range(3)}
     return files | {"SHA256SUMS": sums(files)}
 
@@ -388,7 +392,7 @@ def read_dump(damaged: tuple[str, bytes]) -> None:
 def dumps_mutated(draw: st.DrawFn) -> tuple[str, bytes]:
     """Return the name of a file in a dump, and another content."""
     name = draw(st.sampled_from(["examples.csv", "grids.csv", "facts.json", "inputs/truth.json", "averages/mean.npy",
-                                 "plain/1.image.png", "inputs/1.npy", "SHA256SUMS"]))  # fmt: skip
+                                 "plain.x.zip", "inputs/1.npy", "SHA256SUMS"]))  # fmt: skip
     base = toy_dump()[name]
     if name.endswith(".json") and draw(st.booleans()):
         return name, draw(text_bytes(mutated_tree(json.loads(base), JSON_FRAGMENTS)))

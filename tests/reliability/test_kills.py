@@ -65,7 +65,7 @@ EVERY_STAGE = (
     Blow(KILL, "group", "runs/*/resume/0*"),
     Blow(TERM, "stage", "runs/*/resume/0*"),
     Blow(KILL, "stage", "runs/*/history/*"),
-    Blow(INT, "group", "runs/*/dump/*/*", 3),
+    Blow(INT, "group", "runs/*/dump/*.zip"),
     Blow(KILL, "launcher", "plots/*/*"),
 )
 

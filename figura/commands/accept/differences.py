@@ -3,8 +3,10 @@
 import json
 import math
 import re
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -74,6 +76,12 @@ def _in_files(old: Path, new: Path) -> str | None:
             return in_values(read_json(old), read_json(new))
         case ".safetensors":
             return in_tensors(load_file(old), load_file(new))
+        case ".zip":
+            with TemporaryDirectory() as folder:
+                sides = [Path(folder, name) for name in ("old", "new")]
+                for archive, side in zip((old, new), sides, strict=True):
+                    shutil.unpack_archive(archive, side)
+                return in_folders(*sides)
         case ".png" | ".jpg":
             a, b = (np.asarray(read_picture(path), np.int64) for path in (old, new))
             if a.shape == b.shape and (differs := (a != b).reshape(*a.shape[:2], -1).any(axis=2)).any():

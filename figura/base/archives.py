@@ -1,0 +1,124 @@
+"""Many small files as members of a few ZIP archives, uncompressed, so that reading a member is reading a file.
+
+The archives of one name are `<name>.zip`, `<name>.2.zip`, ...: a new one begins where one would exceed `MOST` bytes.
+Members lie in the order in which they are added, without times; so equal members give equal bytes.
+"""
+
+import hashlib
+import os
+import struct
+from collections.abc import Mapping
+from itertools import count
+from pathlib import Path
+from zipfile import ZIP_STORED, BadZipFile, ZipFile, ZipInfo
+from zlib import crc32
+
+from figura.base.errors import UserError
+from figura.base.files import open_regular
+
+MOST = 2**28
+TIME = (1980, 1, 1, 0, 0, 0)  # the earliest time that zip supports
+HEADER = 30  # bytes before the name of a member, the last four of them the lengths of the name and of what follows it
+
+
+def archive_name(name: str, number: int) -> str:
+    """Return the file name of the archive of this number, from 1."""
+    return f"{name}.zip" if number == 1 else f"{name}.{number}.zip"
+
+
+class _Archive(ZipFile):
+    def __del__(self) -> None:
+        """Leave an archive without its end if writing failed: `ZipFile` would write, and print what fails again."""
+
+
+class ArchiveWriter:
+    """Writes the archives of one name.
+
+    Attributes:
+        path: of the archive that is being written.
+        sums: the SHA-256 of each finished archive, by file name.
+
+    Raises:
+        OSError: from each method, if the disk is full or the folder cannot be written.
+    """
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self.folder, self.name, self.sums = folder, name, dict[str, str]()
+        self._begin()
+
+    def _begin(self) -> None:
+        self.path = self.folder / archive_name(self.name, len(self.sums) + 1)
+        self._archive, self._size = _Archive(self.path, "w"), 0
+
+    def add(self, member: str, content: bytes) -> None:
+        """Write a member."""
+        if self._size and self._size + len(content) > MOST:
+            self.end()
+            self._begin()
+        info = ZipInfo(member, TIME)
+        info.create_system, info.external_attr = 3, 0o644 << 16
+        self._archive.writestr(info, content)
+        self._size += len(content)
+
+    def end(self) -> None:
+        """Finish the archive."""
+        self._archive.close()
+        with self.path.open("rb") as file:
+            self.sums[self.path.name] = hashlib.file_digest(file, "sha256").hexdigest()
+
+
+class ArchiveReader:
+    """Reads members of the archives in a folder.
+
+    An archive is checked when the first member is read. No file stays open, so that threads, and forked or spawned
+    processes, can share an instance.
+    """
+
+    def __init__(self, folder: Path, advice: str) -> None:
+        self.folder, self.advice = folder, advice
+        self._members: dict[str, dict[str, tuple[int, int, int]]] = {}  # start, size and CRC-32, by archive and name
+
+    def read(self, name: str, member: str, sums: Mapping[str, str]) -> bytes | None:
+        """Return a member of the archives of a name; None if there is none.
+
+        Args:
+            name: of the archives.
+            member: its name.
+            sums: the SHA-256 of each archive by file name; others are not read.
+
+        Raises:
+            UserError: an archive is missing or damaged, or no archive of uncompressed members.
+        """
+        for number in count(1):
+            if (archive := archive_name(name, number)) not in sums:
+                return None
+            if archive not in self._members:
+                self._members[archive] = self._index(self.folder / archive, sums[archive])
+            if found := self._members[archive].get(member):
+                return self._content(self.folder / archive, member, *found)
+        raise AssertionError
+
+    def _content(self, path: Path, member: str, start: int, size: int, crc: int) -> bytes:
+        with open_regular(path, self.advice) as file:
+            file.seek(start)
+            content = file.read(size)
+        if crc32(content) != crc:
+            raise UserError(f"{path}: {member} is damaged: its checksum differs; {self.advice}")
+        return content
+
+    def _index(self, path: Path, digest: str) -> dict[str, tuple[int, int, int]]:
+        members = {}
+        with open_regular(path, self.advice) as file:
+            if hashlib.file_digest(file, "sha256").hexdigest() != digest:
+                raise UserError(f"{path}: damaged: its checksum differs; {self.advice}")
+            end = os.fstat(file.fileno()).st_size
+            try:
+                for info in ZipFile(file).infolist():
+                    file.seek(info.header_offset + HEADER - 4)
+                    start = info.header_offset + HEADER + sum(struct.unpack("<2H", file.read(4)))
+                    if info.compress_type != ZIP_STORED or start + info.file_size > end:
+                        raise BadZipFile(f"{info.filename!r} is compressed or cut off")
+                    members[info.filename] = start, info.file_size, info.CRC
+            except (BadZipFile, ValueError, OSError, struct.error, NotImplementedError, MemoryError) as error:
+                raise UserError(f"{path}: no readable archive: {error}; {self.advice}") from None
+        return members
