@@ -13,7 +13,6 @@ from collections.abc import Iterable, Sequence
 from functools import cache
 from importlib.machinery import all_suffixes
 from pathlib import Path
-from types import ModuleType
 
 PACKAGE = "models"
 SHIPPED = "figura.models"
@@ -61,11 +60,6 @@ def _has(folder: Path, system: str) -> bool:
     return any((folder / f"{system}{suffix}").is_file() for suffix in all_suffixes()) or bool(
         modules_below(folder / system)
     )
-
-
-def system_module(name: str) -> ModuleType:
-    """Import a module of a system: `people.pairs`."""
-    return importlib.import_module(full_name(name))
 
 
 def systems() -> dict[str, str]:

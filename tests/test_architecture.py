@@ -83,7 +83,7 @@ def test_imports_point_one_way() -> None:
             allowed = BELOW[own]
         else:
             allowed = {*OF_SYSTEMS, *SHARED.get(own, SHARED)}
-            commands = ("import_", "translate_", "overfitting")
+            commands = ("import_", "translate_", "explore_", "overfitting")
             if "\ndef main(" in (ROOT / path).read_text() or path.stem.startswith(commands):
                 allowed |= {*BELOW, "commands"}
         wrong += [f"{path}: {name}" for name in imported(path) if room(name) not in {own, "", *allowed}]
@@ -176,6 +176,29 @@ def test_the_library_names_no_system() -> None:
     files = [path for path in FILES if path.parts[0] == "figura" and room(module(path)) != "commands"]
     words = [(str(file), word) for file in files for word in words_of(ROOT / file) if word != "default_flow_style"]
     assert [(file, word) for file, word in words if pattern.search(word)] == []
+
+
+def names_loaded(tree: ast.Module) -> list[str]:
+    """Return the texts of a file, and the package of each text in a call that loads: `load people` for "people.x"."""
+    nodes = list(ast.walk(tree))
+    loading = ("import_module", "full_name", "find_spec", "__import__")
+    calls = [node for node in nodes if isinstance(node, ast.Call) and ast.unparse(node.func).endswith(loading)]
+    texts = [node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+    inside = [part.value for call in calls for part in ast.walk(call) if isinstance(part, ast.Constant)]
+    return texts + [f"load {text.partition('.')[0]}" for text in inside if isinstance(text, str)]
+
+
+def test_the_library_loads_no_system_by_its_name() -> None:
+    """Commands included: no text is the name of a system's module or class, no call that loads names a system."""
+    modules = "|".join(sorted({path.stem for path in (ROOT / "models").rglob("*.py")}))
+    pattern = re.compile(
+        rf"((figura\.)?models\.)?({'|'.join(SYSTEMS)})\.({modules}|[A-Z]\w*)|load ({'|'.join(SYSTEMS)})"
+    )
+    for code in ('load("people.pairs")', 'find_type("images.L1")', 'x = import_module(full_name(f"people.{name}"))'):
+        assert any(map(pattern.fullmatch, names_loaded(ast.parse(code)))), code
+    library = [file for file in FILES if file.parts[0] == "figura"]
+    words = [(str(file), word) for file in library for word in names_loaded(ast.parse((ROOT / file).read_text()))]
+    assert [(file, word) for file, word in words if pattern.fullmatch(word)] == []
 
 
 def test_each_recipe_has_its_model_to_release():

@@ -91,13 +91,15 @@ class PhotoExamples:
     """Base class for `predict.data`: converts a photo without annotations to examples like those of a dataset.
 
     `optional` lists names that exist only with some arguments. `expects` says which pictures it is for; None: any
-    photo. `faults` are lines about parts of its files, such as
-    annotations, that belong to no photo; they are reported before the first photo.
+    photo. `reads` names the records of a photo, saved by another recipe, that it needs, and the argument for their
+    folder: `people`. `faults` are lines about parts of its files, such as annotations, that belong to no photo; they
+    are reported before the first photo.
     """
 
     names: ClassVar[tuple[str, ...]]
     optional: ClassVar[tuple[str, ...]] = ()
     expects: ClassVar[str | None] = None
+    reads: ClassVar[str | None] = None
     faults: Sequence[str] = ()
 
     @classmethod

@@ -55,6 +55,7 @@ class PersonPhotos(PhotoExamples):
     """
 
     expects: ClassVar[str | None] = "a photo of people, whom a pose recipe finds first"
+    reads: ClassVar[str | None] = "people"
     names: ClassVar[tuple[str, ...]] = ("pose", "appearance", "target", "mask", "name")
     from_data: ClassVar[tuple[str, ...]] = (
         "image_size", "margin", "background", "min_keypoints", "skeleton", "category",

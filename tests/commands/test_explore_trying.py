@@ -17,14 +17,20 @@ import figura
 from figura.base.errors import UserError
 from figura.base.pictures import encode_jpeg, encode_png, read_picture, shrunk
 from figura.commands.explore.cache import Cache
-from figura.commands.explore.try_labels import label_translator, painted, palette_of
 from figura.commands.explore.try_photos import offered, photo_results
 from figura.commands.explore.trying import read_recipes, recipes_on, uploaded_picture, validation_dataset
-from figura.commands.explore.trying_people import best_person, nearest_joint, people_trial, with_joint, without_joint
 from figura.prediction.result import Box, Person
 from figura.recipe.pipeline import entries
 from figura.recipe.schema import Recipe
+from models.images.explore_label_maps import label_translator, painted, palette_of
 from models.images.pairs import ImagePairs
+from models.people.explore_person_drawer import (
+    best_person,
+    nearest_joint,
+    people_trial,
+    with_joint,
+    without_joint,
+)
 from models.people.pairs import PersonPairs
 
 

@@ -4,6 +4,7 @@ NiceGUI (MIT) is what serves it: its pictures report the mouse, so that joints c
 Streamlit's do not; it is a wheel of 8.5 MB beside Gradio's 31, and Streamlit brings pyarrow.
 """
 
+import importlib
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -13,11 +14,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from figura.commands.explore.data_tab import DataTab
 from figura.commands.explore.runs_tab import RunsTab
-from figura.commands.explore.try_labels import labels_panel
-from figura.commands.explore.try_people import people_panel
 from figura.commands.explore.try_photos import photos_panel
 from figura.commands.explore.trying import read_recipes
 from figura.commands.explore.widgets import computed, paragraph, tabs
+from figura.systems import modules_with
 
 ADDRESS = "127.0.0.1"
 OURS = ("127.0.0.1", "localhost")
@@ -87,4 +87,8 @@ async def try_tab(params: Mapping[str, Path]) -> None:
     for fault in faults:
         paragraph(fault)
     bar = ui.tabs().props("dense align=left no-caps")
-    await tabs(bar, {"People": people_panel, "Label maps": labels_panel, "Photos": photos_panel}, recipes)
+    of_systems = {
+        name.replace("_", " ").capitalize(): importlib.import_module(module).panel
+        for name, module in modules_with("explore_", "panel").items()
+    }
+    await tabs(bar, {"Photos": photos_panel, **of_systems}, recipes)

@@ -1,4 +1,4 @@
-"""What the three trials lay out in one way: a choice of recipes, uploads, examples to pick, the mouse on a picture."""
+"""What all trials lay out in one way: a choice of recipes, uploads, examples to pick, the mouse on a picture."""
 
 import json
 import random

@@ -19,7 +19,6 @@ from figura.evaluation.model_folder import drawn
 from figura.prediction.results import Results
 from figura.recipe.schema import Recipe
 from figura.recipe.types import PHOTOS, find_type
-from figura.systems import system_module
 
 NAME = "photo"
 LONGEST, SHORTEST, MOST = 512, 16, 4096
@@ -106,7 +105,7 @@ def _show(photo: Pixels, results: Results) -> None:
 def photo_results(recipes: Mapping[str, Recipe], name: str, pixels: Pixels, longest: int) -> tuple[Pixels, Results]:
     """Run a recipe's prediction on a photo, uint8 (H, W, 3); return the photo as it was used, and the results.
 
-    Its longer side is made `longest` pixels if it is more. VUNet needs to know where people are; for such a recipe, a
+    Its longer side is made `longest` pixels if it is more. For a recipe that reads where people are, a
     trained pose recipe reads the photo first, and its file lies beside the photo.
 
     Raises:
@@ -125,9 +124,8 @@ def photo_results(recipes: Mapping[str, Recipe], name: str, pixels: Pixels, long
 
 
 def _needs_people(recipe: Recipe) -> bool:
-    kind = _kind(recipe)
     known = recipe.predict is not None and recipe.predict.data.arguments.get("people") is not None
-    return kind is not None and issubclass(kind, system_module("people.photos").PersonPhotos) and not known
+    return getattr(_kind(recipe), "reads", None) == "people" and not known
 
 
 def _expects(recipe: Recipe) -> str | None:

@@ -29,10 +29,12 @@ from figura.prediction.result import Box, Person
 from figura.prediction.runner import needed
 from figura.recipe.schema import Recipe
 from figura.report.sheets import as_pixels
-from figura.systems import system_module
 
-images, crops = system_module("images.pairs"), system_module("people.crops")
-pairs, persons, stickman = (system_module(f"people.{name}") for name in ("pairs", "persons", "stickman"))
+from ..images.pairs import normalised
+from .crops import square
+from .pairs import PersonPairs, channels_first
+from .persons import person_mask
+from .stickman import pose_picture, present
 
 Joints = NDArray[np.float64]
 Appearance = NDArray[np.float32]
@@ -55,7 +57,7 @@ class PersonDrawer:
     def __init__(self, trained: Trained) -> None:
         self._trained, self._recipe = trained, trained.recipe
         self._injectors, self._output = _drawing_mode(self._recipe)
-        self._examples = validation_dataset(self._recipe, pairs.PersonPairs)
+        self._examples = validation_dataset(self._recipe, PersonPairs)
         self.skeleton, self.size = self._examples.skeleton, self._examples.image_size
 
     def __len__(self) -> int:
@@ -69,7 +71,7 @@ class PersonDrawer:
         """
         example = self._examples.example(index, generator(self._recipe.seed, "explore", index))
         joints = np.array(example["joints"], dtype=np.float64)
-        joints[~stickman.present(joints)] = 0.0
+        joints[~present(joints)] = 0.0
         return joints, np.asarray(example["target"], dtype=np.float32)
 
     def picture(self, joints: Joints, appearance: Appearance) -> Pixels:
@@ -77,7 +79,7 @@ class PersonDrawer:
 
         The same input always gives the same picture.
         """
-        example = {"pose": images.normalised(self.pose(joints)), "appearance": appearance, "name": "person"}
+        example = {"pose": normalised(self.pose(joints)), "appearance": appearance, "name": "person"}
         networks, device = dict(self._trained.networks), self._trained.device
         with computing(), evaluating(*networks.values()), random_kept():
             seed_here(self._recipe.seed, "explore")
@@ -88,7 +90,7 @@ class PersonDrawer:
 
     def pose(self, joints: Joints) -> Pixels:
         """Return the picture of a pose as the network gets it, uint8 (P, P, 3)."""
-        return stickman.pose_picture(joints, self.skeleton, self.size)
+        return pose_picture(joints, self.skeleton, self.size)
 
     def cropped(self, pixels: Pixels, box: Box | None) -> Appearance:
         """Return the square around a box, or around all of a picture (H, W, 3), as an appearance (3, P, P).
@@ -101,8 +103,8 @@ class PersonDrawer:
         else:
             more, margin, background = PADDING * max(box.width, box.height), data.margin, data.background
             place = np.array([box.x - more, box.y - more, box.width + 2 * more, box.height + 2 * more])
-        person = persons.person_mask(None, place, height, width)
-        return pairs.channels_first(crops.square(place, margin, self.size).view(pixels, person, background)[0])
+        person = person_mask(None, place, height, width)
+        return channels_first(square(place, margin, self.size).view(pixels, person, background)[0])
 
 
 def _drawing_mode(recipe: Recipe) -> tuple[dict[str, Injector], str]:

@@ -1,7 +1,7 @@
 """The trial People: drag the joints of a stickman, see the person in that pose, and what a pose network reads in it."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 
 import numpy as np
 from nicegui import events, ui
@@ -9,7 +9,11 @@ from nicegui import events, ui
 from figura.base.pictures import Pixels
 from figura.commands.explore.try_parts import PointerPicture, example_picker, trials, upload_button
 from figura.commands.explore.trying import recipes_on
-from figura.commands.explore.trying_people import (
+from figura.commands.explore.widgets import Latest, Picture, computed
+from figura.recipe.schema import Recipe
+from figura.report.sheets import as_pixels
+
+from .explore_person_drawer import (
     Joints,
     PeopleTrial,
     nearest_joint,
@@ -18,10 +22,7 @@ from figura.commands.explore.trying_people import (
     with_joint,
     without_joint,
 )
-from figura.commands.explore.widgets import Latest, Picture, computed
-from figura.recipe.schema import Recipe
-from figura.report.sheets import as_pixels
-from figura.systems import system_module
+from .pairs import PersonPairs
 
 REACH = 1 / 12
 """How far from a joint it can be taken, as a share of the picture's side."""
@@ -30,7 +31,7 @@ LIVE = 0.3
 HINT = "Drag a joint; or choose one below and move it by its numbers (arrow keys: one pixel)."
 
 
-async def people_panel(recipes: Mapping[str, Recipe]) -> None:
+def panel(recipes: Mapping[str, Recipe]) -> Awaitable[None]:
     """Lay the trial out for the recipes that draw people."""
 
     async def build(recipe: str) -> None:
@@ -39,7 +40,7 @@ async def people_panel(recipes: Mapping[str, Recipe]) -> None:
             await PeoplePanel(trial).build()
 
     missing = "No recipe here draws people: none has both validation data people.PersonPairs and a section `predict`."
-    await trials(recipes_on(recipes, system_module("people.pairs").PersonPairs), missing, build)
+    return trials(recipes_on(recipes, PersonPairs), missing, build)
 
 
 class PeoplePanel:

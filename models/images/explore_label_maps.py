@@ -1,7 +1,7 @@
 """The trial Label maps: paint one with the colours of the examples, and see the picture that a network makes of it."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from functools import partial
 
 import numpy as np
@@ -15,9 +15,8 @@ from figura.commands.explore.trying import cached, predictor, recipes_on, result
 from figura.commands.explore.widgets import Latest, Picture, button, computed
 from figura.recipe.schema import Recipe
 from figura.report.sheets import as_pixels
-from figura.systems import system_module
 
-pairs = system_module("images.pairs")
+from .pairs import ImagePairs, resized
 
 Colour = tuple[int, int, int]
 
@@ -42,7 +41,7 @@ class LabelTranslator:
 
     def __init__(self, recipe: Recipe, network: figura.Predictor) -> None:
         self._network, self._seed = network, recipe.seed
-        self._examples = validation_dataset(recipe, pairs.ImagePairs)
+        self._examples = validation_dataset(recipe, ImagePairs)
         self.size = self._examples.crop_size
         self.palette = palette_of([self.example(index) for index in range(min(EXAMPLES, len(self)))])
 
@@ -56,7 +55,7 @@ class LabelTranslator:
 
     def fitted(self, pixels: Pixels) -> Pixels:
         """Return a picture (h, w, 3) as a label map of the network's size, resized as those of the examples are."""
-        return pairs.resized(pixels, self.size, nearest="x" in self._examples.label_maps)
+        return resized(pixels, self.size, nearest="x" in self._examples.label_maps)
 
     def picture(self, label_map: Pixels) -> Pixels:
         """Return the picture (H, W, 3) that the network makes of a label map (H, W, 3) of its size."""
@@ -105,7 +104,7 @@ def painted(
     return canvas
 
 
-async def labels_panel(recipes: Mapping[str, Recipe]) -> None:
+def panel(recipes: Mapping[str, Recipe]) -> Awaitable[None]:
     """Lay the trial out for the recipes that translate pictures."""
 
     async def build(recipe: str) -> None:
@@ -114,7 +113,7 @@ async def labels_panel(recipes: Mapping[str, Recipe]) -> None:
             await LabelPanel(translator).build()
 
     missing = "No recipe here translates pictures: none has a validation dataset images.ImagePairs, and `predict`."
-    await trials(recipes_on(recipes, pairs.ImagePairs), missing, build)
+    return trials(recipes_on(recipes, ImagePairs), missing, build)
 
 
 class LabelPanel:
