@@ -82,7 +82,7 @@ class Forward:
 def encoding(checkout: Path, folder: Path) -> Call:
     """Joint and limb targets of five persons at 193 px, stride 8."""
     from bench.inputs import STRIDE, scene
-    from figura.data.formats.skeletons import COCO
+    from figura.formats.skeletons import COCO
     from models.pose.encoders import Caf, Cif
 
     encoders, people, side = (Cif(COCO, STRIDE), Caf(COCO, STRIDE)), scene(5, 193), 193

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from figura.data.formats.skeletons import COCO as SKELETON
+from figura.formats.skeletons import COCO as SKELETON
 from models.pose.annotations import Annotations
 from models.pose.encoders import Caf, Cif
 

@@ -7,13 +7,13 @@ import sys
 from pathlib import Path
 
 from figura.base.exit_status import run
-from figura.code.manifests import refresh
+from figura.pipeline.manifests import refresh
 
 
 def main(arguments: list[str]) -> None:
     """Write the manifests that changed, and print their paths."""
     if "exps" in Path.cwd().parts:
-        from figura.data.preparation.raw_changes import refuse_changed_raw_data
+        from figura.pipeline.raw_changes import refuse_changed_raw_data
 
         refuse_changed_raw_data(Path.cwd())
     for path in refresh():

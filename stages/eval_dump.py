@@ -19,12 +19,12 @@ from figura.base.exit_status import run
 from figura.base.lock import hold
 from figura.base.yaml12 import read_yaml
 from figura.evaluation.model_folder import kept, model_folder, refuse_other_networks, trained_facts
-from figura.live.causes import print_causes
+from figura.pipeline.causes import print_causes
+from figura.pipeline.untracked_files import refuse_untracked
 from figura.recipe.assignments import overridden
 from figura.recipe.load import check_recipe
 from figura.recipe.schema_check import check_schema
 from figura.recipe.trial import mark
-from figura.recipe.untracked_files import refuse_untracked
 
 READS = ("data", "networks", "losses", "evaluate")
 """Sections of the recipe whose types it loads."""

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from figura.base.exit_status import run
 from figura.base.yaml12 import read_yaml
-from figura.live.causes import print_causes
+from figura.pipeline.causes import print_causes
+from figura.pipeline.untracked_files import refuse_untracked
 from figura.recipe.schema_check import check_schema, checked_for_metrics
-from figura.recipe.untracked_files import refuse_untracked
 
 READS = ("metrics",)
 """Sections of the recipe whose types it loads."""

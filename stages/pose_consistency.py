@@ -19,13 +19,13 @@ from figura.base.errors import UserError
 from figura.base.exit_status import run
 from figura.base.lock import hold
 from figura.base.yaml12 import read_yaml
-from figura.data.formats.skeletons import COCO, skeleton_from
 from figura.evaluation.model_folder import model_folder, trained_content
-from figura.live.causes import print_causes
+from figura.formats.skeletons import COCO, skeleton_from
+from figura.pipeline.causes import print_causes
+from figura.pipeline.untracked_files import refuse_untracked
 from figura.recipe.load import check_recipe
 from figura.recipe.schema_check import check_schema
 from figura.recipe.trial import STEPS
-from figura.recipe.untracked_files import refuse_untracked
 
 if TYPE_CHECKING:
     from figura.dump import Dump

@@ -13,9 +13,9 @@ from figura.base.errors import UserError
 from figura.base.exit_status import run
 from figura.base.files import read_json
 from figura.base.manifest import MANIFEST
-from figura.data.preparation.datasets import PARAMS, dataset_names, read_dataset
-from figura.data.preparation.prepare import prepare
-from figura.live.causes import print_causes
+from figura.pipeline.causes import print_causes
+from figura.preparation.datasets import PARAMS, dataset_names, read_dataset
+from figura.preparation.prepare import prepare
 
 
 def main(arguments: list[str]) -> None:

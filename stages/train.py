@@ -14,11 +14,11 @@ from typing import Any
 from figura.base import exit_status
 from figura.base.lock import hold
 from figura.base.yaml12 import read_yaml
-from figura.live.causes import print_causes
+from figura.pipeline.causes import print_causes
+from figura.pipeline.untracked_files import refuse_untracked
 from figura.recipe.load import check_recipe
 from figura.recipe.schema_check import check_schema
 from figura.recipe.trial import mark, short_training
-from figura.recipe.untracked_files import refuse_untracked
 
 READS = ("data", "networks", "losses", "steps", "callbacks", "train")
 """Sections of the recipe whose types it loads."""

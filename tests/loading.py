@@ -6,7 +6,7 @@ import os
 import sys
 import traceback
 
-from figura.code.closure import module_of_type
+from figura.pipeline.closure import module_of_type
 
 CODE = ("figura", "models", "stages")
 

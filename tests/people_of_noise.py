@@ -5,7 +5,7 @@ import json
 import cv2
 import numpy as np
 
-from figura.data.formats.coco import KEYPOINTS
+from figura.formats.coco import KEYPOINTS
 
 
 def prepared(root, owners):

@@ -15,7 +15,7 @@ needs_real = pytest.mark.skipif(not REAL.is_dir(), reason=f"no sample of real CO
 
 def leave_out_plots(patch: pytest.MonkeyPatch) -> None:
     """Let `prepare` draw nothing: that takes most of its time."""
-    patch.setattr("figura.data.preparation.people.write_people", lambda *_: None)
+    patch.setattr("figura.preparation.people.write_people", lambda *_: None)
 
 
 def prepare_real(folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""The documented rule by which records are drawn into splits, apart from figura/data/preparation/splits.py."""
+"""The documented rule by which records are drawn into splits, apart from figura/preparation/splits.py."""
 
 import hashlib
 

@@ -14,33 +14,46 @@ from figura.base.yaml12 import read_yaml
 ROOT = Path(__file__).parents[1]
 CODE = ("figura", "models", "stages")
 FILES = sorted(path.relative_to(ROOT) for folder in CODE for path in (ROOT / folder).rglob("*.py"))
-FORMATS = "data.formats"
 BELOW = {
     "base": set(),
     "systems": set(),
     "models": {"systems"},
+    "formats": {"base"},
+    "synthetic": {"base", "formats"},
+    "preparation": {"base", "formats", "synthetic"},
+    "launch": {"base"},
     "interfaces": {"base"},
     "schedules": {"interfaces"},
     "injectors": {"base", "interfaces"},
     "callbacks": {"base", "interfaces"},
     "optimizers": set(),
     "recipe": {"base", "interfaces", "injectors", "schedules", "systems"},
-    "code": {"base", "recipe", "systems"},
+    "pipeline": {"base", "recipe", "systems"},
     "dump": {"base", "recipe"},
     "engine": {"base", "interfaces", "recipe", "schedules"},
-    "training": {"base", "interfaces", "recipe", "engine", "code"},
+    "training": {"base", "interfaces", "recipe", "engine", "pipeline"},
     "evaluation": {"base", "interfaces", "recipe", "engine", "dump"},
     "report": {"base", "recipe", "dump"},
-    "prediction": {"base", "interfaces", "recipe", "engine", "dump", "report", "evaluation", "systems", FORMATS},
+    "prediction": {
+        "base",
+        "interfaces",
+        "recipe",
+        "engine",
+        "dump",
+        "report",
+        "evaluation",
+        "systems",
+        "pipeline",
+        "formats",
+    },
     "show": {"base", "interfaces", "recipe", "engine", "report"},
-    "live": {"base", "interfaces", "recipe", "engine", "dump", "report", "evaluation", "show", "code"},
-    FORMATS: {"base"},
-    "synthetic": {"base", FORMATS},
-    "data.preparation": {"base", FORMATS, "synthetic"},
-    "launch": {"base"},
+    "live": {"base", "interfaces", "recipe", "engine", "dump", "report", "evaluation", "show", "pipeline"},
 }
-"""What a room of `figura` may import beside itself. `command`, `commands` and `__init__` import all of it."""
-OF_SYSTEMS = {"base", "interfaces", "recipe", "report", "dump", "prediction", "show", "engine", FORMATS}
+"""What a room of `figura` may import beside itself. `command`, `commands` and `__init__` import all of it.
+
+The lowest come first: no room imports one below it here.
+"""
+OF_SYSTEMS = {"base", "interfaces", "recipe", "report", "dump", "prediction", "show", "engine", "formats"}
 """What systems may import of `figura`; their own commands may import all of it."""
 SHARED = {"images": set(), "people": {"images"}}
 SYSTEMS = sorted(path.name for path in (ROOT / "models").iterdir() if (path / "__init__.py").is_file())
@@ -61,10 +74,8 @@ def imported(path: Path) -> frozenset[str]:
 
 
 def room(dotted: str) -> str:
-    """Return `training` for figura.training.resume, `data.formats` for figura.data.formats.coco, `vunet`, `stages`."""
+    """Return `training` for figura.training.resume, `vunet` for models.vunet.losses, `stages`."""
     first, *rest = dotted.split(".")
-    if first == "figura" and rest[:1] == ["data"]:
-        return ".".join(rest[:2]) if len(rest) > 1 else ""
     return first if first not in ("figura", "models") else rest[0] if rest else ""
 
 
@@ -88,6 +99,14 @@ def test_imports_point_one_way() -> None:
                 allowed |= {*BELOW, "commands"}
         wrong += [f"{path}: {name}" for name in imported(path) if room(name) not in {own, "", *allowed}]
     assert not wrong, "\n".join(wrong)
+
+
+def test_no_room_imports_a_higher_one() -> None:
+    floors = list(BELOW)
+    assert {path.parts[1].removesuffix(".py") for path in FILES if path.parts[0] == "figura"} == {
+        *floors, "__init__", "__main__", "command", "commands"
+    }  # fmt: skip
+    assert [(room, one) for room in floors for one in BELOW[room] if floors.index(one) >= floors.index(room)] == []
 
 
 def test_systems_are_flat() -> None:

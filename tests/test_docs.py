@@ -24,13 +24,13 @@ from figura.base.error_collector import ErrorCollector
 from figura.base.validation import validated
 from figura.base.yaml12 import parse_yaml, read_yaml, to_yaml
 from figura.command import COMMANDS
-from figura.data.preparation.datasets import read_dataset
+from figura.pipeline.dag import instances
+from figura.preparation.datasets import read_dataset
 from figura.recipe import trusted
 from figura.recipe.assignments import overridden
 from figura.recipe.completion import with_data
 from figura.recipe.expansion import read_recipe
 from figura.recipe.load import check_recipe
-from figura.recipe.pipeline import instances
 from figura.recipe.schema import Recipe
 from models.images.adversarial_losses import Kind
 from models.pose.pose_network import BACKBONES

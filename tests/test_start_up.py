@@ -19,9 +19,9 @@ from dvc.env import DVC_STAGE
 
 from figura.base.errors import EXTRA, UserError
 from figura.base.yaml12 import to_yaml
-from figura.code.manifests import KEPT
-from figura.live.causes import causes, format_causes, print_causes, read_lock
-from figura.recipe.pipeline import Instance
+from figura.pipeline.causes import causes, format_causes, print_causes, read_lock
+from figura.pipeline.dag import Instance
+from figura.pipeline.manifests import KEPT
 
 ROOT = Path(__file__).parents[1]
 READS = re.compile(r"^def main\(.*\b(ArgumentParser|parser_of)\(", re.DOTALL | re.MULTILINE)

@@ -52,7 +52,7 @@ ASK = """
 import multiprocessing, sys
 from pathlib import Path
 from figura.base.error_collector import ErrorCollector
-from figura.code.closure import code_of
+from figura.pipeline.closure import code_of
 from figura.recipe.types import NETWORK, find_type
 
 errors = ErrorCollector(Path("p.yaml"))

@@ -14,14 +14,14 @@ from figura.base.error_collector import ErrorCollector
 from figura.base.errors import UserError, printable
 from figura.base.yaml12 import read_yaml, to_yaml
 from figura.commands import parser_of
+from figura.pipeline.dag import PIPELINE, entries, instances
+from figura.pipeline.untracked_files import covers, find_untracked
 from figura.recipe.dotted_keys import texts
 from figura.recipe.load import check_recipe, load_recipe
 from figura.recipe.picture_sizes import other_sizes
-from figura.recipe.pipeline import PIPELINE, entries, instances
 from figura.recipe.schema import Recipe
 from figura.recipe.schema_check import check_schema
 from figura.recipe.types import DATASET, construct
-from figura.recipe.untracked_files import covers, find_untracked
 
 SUFFIXES = (".safetensors", ".pth", ".pt", ".npz", ".pkl")
 """Of files of weights."""

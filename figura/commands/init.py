@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING
 from figura.base.errors import DISTRIBUTION, UserError, nearest, one_line, printable
 from figura.base.files import write_text
 from figura.base.yaml12 import in_one_line, parse_yaml, read_yaml
-from figura.code.closure import code_of, declared_types
 from figura.commands import parser_of
+from figura.pipeline.closure import code_of, declared_types
 from figura.recipe.expansion import extended_files
 from figura.recipe.picture_sizes import fitting
 from figura.systems import PACKAGE, PROJECT

@@ -24,7 +24,7 @@ from figura.base.files import dvc_cache, git
 from figura.base.tables import as_text
 from figura.base.yaml12 import read_yaml
 from figura.commands import parser_of
-from figura.recipe.pipeline import recipe_file
+from figura.pipeline.dag import recipe_file
 from figura.recipe.schema_check import check_schema
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
 """What a folder of raw data holds, as an entry of `data/params.yaml`: for `figura init --data`.
 
-The readers of `figura.data` decide. Splits keep the names that they have in the folder; the others are shares of
+The readers of `figura.preparation` decide. Splits keep the names that they have in the folder; the others are shares of
 `train`.
 """
 
@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 from figura.base.errors import UserError
 from figura.base.pictures import SUFFIXES, VIDEOS, picture_facts, picture_files
 from figura.base.sampling import evenly_spaced
-from figura.data.formats.coco import read_pairs, read_records
-from figura.data.formats.exports import open_export
-from figura.data.formats.pair_files import Loaded, find_pairs, load_pair, sides, split_folders
-from figura.data.formats.yolo import SPLITS, open_yolo, yolo_file
-from figura.data.preparation.pairs import looks_single
-from figura.data.preparation.splits import TRAIN, VALIDATION, in_order
+from figura.formats.coco import read_pairs, read_records
+from figura.formats.exports import open_export
+from figura.formats.pair_files import Loaded, find_pairs, load_pair, sides, split_folders
+from figura.formats.yolo import SPLITS, open_yolo, yolo_file
+from figura.preparation.pairs import looks_single
+from figura.preparation.splits import TRAIN, VALIDATION, in_order
 
 FEWEST = 20
 """Pictures, so that each split has some."""

@@ -15,8 +15,8 @@ from hydra.errors import HydraException
 from figura.base.errors import UserError, one_line
 from figura.base.files import short_name
 from figura.commands.compare.comparison import compare_revisions
-from figura.commands.compare.revisions import SEED, Files
 from figura.engine.build import on_split_of
+from figura.pipeline.revisions import SEED, Files
 from figura.recipe.schema import Recipe
 from figura.report.resampling import (
     Direction,

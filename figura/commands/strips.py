@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from figura.base.errors import UserError
 from figura.base.exit_status import run
 from figura.base.files import write_bytes
+from figura.pipeline.dag import recipe_file
 from figura.recipe.expansion import read_recipe
-from figura.recipe.pipeline import recipe_file
 
 if TYPE_CHECKING:
     from figura.base.pictures import Pixels

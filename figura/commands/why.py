@@ -16,11 +16,11 @@ from typing import Any
 from figura.base.errors import UserError, nearest, one_line, printable
 from figura.base.files import read_text
 from figura.base.yaml12 import read_yaml
-from figura.code.accepted import acceptances
-from figura.code.manifests import refresh
 from figura.commands import parser_of
-from figura.live.causes import causes, read_lock
-from figura.recipe.pipeline import PIPELINE, Instance, instances
+from figura.pipeline.accepted import acceptances
+from figura.pipeline.causes import causes, read_lock
+from figura.pipeline.dag import PIPELINE, Instance, instances
+from figura.pipeline.manifests import refresh
 
 STARTING = 10
 """Seconds in which both codes, each in a process of its own, load what they need, about."""

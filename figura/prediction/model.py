@@ -12,9 +12,9 @@ from torch import nn
 
 from figura.base.errors import UserError
 from figura.base.seeding import random_kept
-from figura.data.formats.skeletons import COCO, skeleton_from
 from figura.evaluation.model_folder import trained_facts
 from figura.evaluation.trained import load_trained
+from figura.formats.skeletons import COCO, skeleton_from
 from figura.prediction.result import Categories
 from figura.recipe.load import check_recipe
 from figura.recipe.schema import Predict, Recipe

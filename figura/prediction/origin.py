@@ -11,9 +11,9 @@ from typing import Any
 from figura.base.errors import UserError
 from figura.base.yaml12 import read_yaml
 from figura.evaluation.model_folder import model_recipe, refuse_other_networks
+from figura.pipeline.dag import PIPELINE
 from figura.recipe.assignments import overridden
 from figura.recipe.dotted_keys import texts
-from figura.recipe.pipeline import PIPELINE
 from figura.recipe.schema_check import check_schema
 from figura.recipe.trusted import OPTION, refuse_untrusted, refuse_untrusted_model
 from figura.recipe.types import TRUSTED_ONLY
@@ -123,7 +123,7 @@ def _project_of(recipe: Path) -> Path | None:
 def _params(pipeline: Path) -> dict[str, str]:
     """Return the params files in a `dvc.yaml`, by recipe; {} without the file or if it is another kind of pipeline.
 
-    Entries that `figura.recipe.pipeline.entries` would reject are ignored: they may be unrelated.
+    Entries that `figura.pipeline.dag.entries` would reject are ignored: they may be unrelated.
     """
     if not os.path.isfile(pipeline):
         return {}

@@ -7,7 +7,7 @@ with further ones last, or, if all of them are named, in their own order. Other 
 modes and grids take the injectors alone, without their gates. An injector of a `network` without a `type` is `Forward`.
 
 DVC does not follow `extends`: the manifest of a stage has what its recipe takes from other files
-(`figura/code/manifests.py`), and within a file an entry extends only what makes the stage run again (`SOURCES`).
+(`figura/pipeline/manifests.py`), and within a file an entry extends only what makes the stage run again (`SOURCES`).
 """
 
 from collections.abc import Collection

@@ -13,7 +13,7 @@ from typing import Any
 from figura.base.errors import DISTRIBUTION, UserError
 from figura.base.files import git, sha256
 from figura.base.manifest import MANIFEST, read_manifest
-from figura.code.closure import code_of, declared_types, is_own
+from figura.pipeline.closure import code_of, declared_types, is_own
 from figura.recipe.resolved import named_files, resolved
 from figura.recipe.schema import RESULT_SECTIONS, DatasetEntry, Recipe
 

@@ -19,8 +19,8 @@ from accelerate.utils import gather_object
 from figura.base.checksums import damage
 from figura.base.errors import UserError, one_line
 from figura.base.manifest import MANIFEST
-from figura.code.closure import code_of, declared_types
 from figura.interfaces import Callback
+from figura.pipeline.closure import code_of, declared_types
 from figura.recipe.dotted_keys import texts
 from figura.recipe.prefix import Prefixes, digest
 from figura.recipe.resolved import named_files, settings

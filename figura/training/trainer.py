@@ -406,7 +406,7 @@ class Trainer:
     def _sanity_check(self) -> None:
         errors = ErrorCollector(self.recipe.path)
         networks = {name: self.accelerator.unwrap_model(network) for name, network in self.networks.live.items()}
-        with unchanged(*networks.values()):  # whatever the check does (`figura.code.relevance`)
+        with unchanged(*networks.values()):  # whatever the check does (`figura.pipeline.relevance`)
             sanity_check(self.recipe, networks, self.loaders.train_data, self.loaders.validation_data, errors)
         errors.raise_any()
 

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from figura.base.errors import UserError
 from figura.base.sampling import evenly_spaced
-from figura.data.formats.pair_files import LAYOUTS, Fault, find_pairs, load_pair, with_channels
-from figura.data.formats.prepared import Manifest, without_split
+from figura.formats.pair_files import LAYOUTS, Fault, find_pairs, load_pair, with_channels
+from figura.formats.prepared import Manifest, without_split
 from figura.interfaces import Example, ExampleDataset
 
 from .argument_types import Load, Sides, crop_and_load
@@ -28,7 +28,7 @@ Side = Literal["x", "y"]
 
 
 class ImagePairs(ExampleDataset):
-    """The pairs in `root/<split>`, sorted by name; for the layouts, see `figura.data.formats.pair_files`.
+    """The pairs in `root/<split>`, sorted by name; for the layouts, see `figura.formats.pair_files`.
 
     `direction` selects which of A and B is the input x and which the target y. Each image is converted to `x_channels`
     or `y_channels` (1 is grey), resized to `load_size` and cropped to `crop_size`, both a side or (height, width) in

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from figura.base.errors import UserError, missing
-from figura.data.formats.pair_files import Fault, Loaded, Pair, find_pairs, load_pair, with_channels
-from figura.data.formats.pair_files import sides as folders_of_sides
+from figura.formats.pair_files import Fault, Loaded, Pair, find_pairs, load_pair, with_channels
+from figura.formats.pair_files import sides as folders_of_sides
 from figura.interfaces import Example
 from figura.prediction.inputs import Photo, PhotoExamples
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from figura.base.errors import UserError
 from figura.base.pictures import SUFFIXES, decode_raw, picture_files
-from figura.data.formats.prepared import Manifest, without_split
+from figura.formats.prepared import Manifest, without_split
 from figura.interfaces import Example, ExampleDataset
 
 from .argument_types import Load, Sides, crop_and_load

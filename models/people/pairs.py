@@ -10,8 +10,8 @@ from pydantic import Field
 
 from figura.base.errors import UserError
 from figura.base.files import read_text
-from figura.data.formats.prepared import read_facts
-from figura.data.formats.skeletons import skeleton_from
+from figura.formats.prepared import read_facts
+from figura.formats.skeletons import skeleton_from
 from figura.interfaces import Example, ExampleDataset, Records
 
 from .crops import square

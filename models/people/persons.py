@@ -19,11 +19,11 @@ from pycocotools import mask as run_lengths
 
 from figura.base.errors import UserError
 from figura.base.pictures import decode_bgr
-from figura.data.formats.coco import KEYPOINTS, PERSON, read_head, read_records
-from figura.data.formats.person_check import check_person
-from figura.data.formats.prepared import FACTS, Manifest, read_facts, without_split
-from figura.data.formats.records import Size, UnusableError, check_id, check_size
-from figura.data.formats.skeletons import COCO, Skeleton, skeleton_from
+from figura.formats.coco import KEYPOINTS, PERSON, read_head, read_records
+from figura.formats.person_check import check_person
+from figura.formats.prepared import FACTS, Manifest, read_facts, without_split
+from figura.formats.records import Size, UnusableError, check_id, check_size
+from figura.formats.skeletons import COCO, Skeleton, skeleton_from
 
 
 class Texts:

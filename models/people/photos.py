@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from figura.base.errors import UserError
 from figura.base.files import read_json, short_name
-from figura.data.formats.normalise import check_result
-from figura.data.formats.records import Size, UnusableError
-from figura.data.formats.skeletons import COCO, skeleton_from
+from figura.formats.normalise import check_result
+from figura.formats.records import Size, UnusableError
+from figura.formats.skeletons import COCO, skeleton_from
 from figura.interfaces import Example
 from figura.prediction.inputs import Photo, PhotoExamples
 

@@ -15,8 +15,8 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from figura.data.formats.coco import KEYPOINTS
-from figura.data.formats.skeletons import Skeleton, side_of
+from figura.formats.coco import KEYPOINTS
+from figura.formats.skeletons import Skeleton, side_of
 
 Colour = tuple[int, int, int]
 

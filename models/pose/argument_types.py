@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from figura.data.formats.skeletons import COCO, Skeleton, skeleton_from
+from figura.formats.skeletons import COCO, Skeleton, skeleton_from
 
 Kind = Literal["cif", "caf", "cifdet"]  # of composite fields: joints, connections of joints, boxes
 

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from figura.base.errors import UserError
-from figura.data.formats.records import is_finite
-from figura.data.formats.skeletons import Skeleton
 from figura.dump import RERUN_HINT, Dump
+from figura.formats.records import is_finite
+from figura.formats.skeletons import Skeleton
 from figura.report.interfaces import Bootstrap, Estimate
 from figura.report.intervals import leave_out
 

@@ -16,7 +16,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from figura.data.formats.skeletons import Connections, ConnectionSet, Skeleton
+from figura.formats.skeletons import Connections, ConnectionSet, Skeleton
 
 from .annotations import Annotations
 from .argument_types import Count, Kind, NonNegative, Positive

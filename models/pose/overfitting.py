@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from figura.base.error_collector import ErrorCollector
 from figura.base.errors import UserError
-from figura.data.formats.skeletons import Skeleton
 from figura.dump import Dump
 from figura.evaluation.trained import write_dump
+from figura.formats.skeletons import Skeleton
 from figura.recipe.completion import with_data
 from figura.recipe.schema import Recipe
 

@@ -11,7 +11,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.instancenorm import _InstanceNorm
 
 from figura.base.errors import nearest
-from figura.data.formats.skeletons import Skeleton
+from figura.formats.skeletons import Skeleton
 from figura.recipe.types import checked_call
 
 from .argument_types import Positive, categories_from, skeleton_of

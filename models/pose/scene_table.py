@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from figura.base.errors import UserError
-from figura.data.formats.coco import categories_by_id, read_head, read_records
-from figura.data.formats.prepared import Manifest, without_split
-from figura.data.formats.records import UnusableError, check_id, is_finite
-from figura.data.formats.skeletons import Skeleton
+from figura.formats.coco import categories_by_id, read_head, read_records
+from figura.formats.prepared import Manifest, without_split
+from figura.formats.records import UnusableError, check_id, is_finite
+from figura.formats.skeletons import Skeleton
 from figura.interfaces import Records
 
 from ..people.persons import Texts, image_fault, read_stored

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from figura.base.errors import UserError, nearest
-from figura.data.formats.coco import PERSON
-from figura.data.formats.prepared import FACTS, Manifest, read_facts
-from figura.data.formats.skeletons import Skeleton
+from figura.formats.coco import PERSON
+from figura.formats.prepared import FACTS, Manifest, read_facts
+from figura.formats.skeletons import Skeleton
 from figura.interfaces import Example, ExampleDataset
 from figura.recipe.types import checked_call
 
@@ -81,7 +81,7 @@ class Scenes(ExampleDataset):
     `heads` names the targets: `{cif: {stride: 8}, caf: {stride: 8}, caf25: {kind: caf, connections: dense, stride: 8},
     cifdet: {stride: 8}}`. `kind` is the name unless given; the other entries are arguments of the encoder
     (`models.pose.encoders`), except that `categories` of a cifdet head is by default the dataset's number of
-    categories. `skeleton` (a map for `figura.data.formats.skeletons.skeleton_from`) and `categories` (a list of
+    categories. `skeleton` (a map for `figura.formats.skeletons.skeleton_from`) and `categories` (a list of
     `{id, name}`; field f detects the category at index f) are by default those of the prepared dataset; without its
     facts, COCO's skeleton and the file's categories by id. Without `augmentation`, the longer side is resized to `side`
     pixels and the picture centred on a square; with `multiple`, on the smallest canvas whose sides are a multiple of it

@@ -27,8 +27,8 @@ from typing import TYPE_CHECKING, Any
 from figura.base.errors import UserError
 from figura.base.exit_status import run
 from figura.base.files import replacing
-from figura.data.formats.coco import KEYPOINTS
-from figura.data.formats.records import is_finite
+from figura.formats.coco import KEYPOINTS
+from figura.formats.records import is_finite
 
 if TYPE_CHECKING:
     from figura.dump import Dump

@@ -9,7 +9,7 @@ import numpy as np
 
 from figura.base.errors import UserError
 from figura.base.pictures import SUFFIXES, Facts, decode_raw, picture_facts, picture_files
-from figura.data.formats.prepared import Manifest, without_split
+from figura.formats.prepared import Manifest, without_split
 from figura.interfaces import Example, ExampleDataset
 
 from ..images.argument_types import Count

@@ -24,9 +24,9 @@ from figura.base.file_kinds import unread_kind
 from figura.base.files import read_json
 from figura.base.pictures import picture_facts, read_picture
 from figura.base.yaml12 import read_yaml
-from figura.data.formats.coco import read_head
-from figura.data.formats.exports import open_export
 from figura.engine.weights import load_weights
+from figura.formats.coco import read_head
+from figura.formats.exports import open_export
 
 TEXT = json.dumps({"images": [], "annotations": [], "categories": []}).encode()
 

@@ -1,4 +1,4 @@
-"""Corrupts the modules of `figura.code.relevance`: they do their work, and whatever they could leak is wrong.
+"""Corrupts the modules of `figura.pipeline.relevance`: they do their work, and whatever they could leak is wrong.
 
 Texts that they return are others, random generators are in another state, networks, annotations and checked recipes
 that they were given are changed.
@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from figura.code.relevance import WITHOUT_EFFECT, changes_results
+from figura.pipeline.relevance import WITHOUT_EFFECT, changes_results
 
 called: set[str] = set()
 """Corrupted modules that were used."""
@@ -84,7 +84,7 @@ def _corrupt(module: str, value: Any) -> None:
             with torch.no_grad():
                 for tensor in (*network.parameters(), *network.buffers()):
                     tensor.add_(1)
-    if module == "figura.data.formats.person_check" and isinstance(value, dict):
+    if module == "figura.formats.person_check" and isinstance(value, dict):
         value["bbox"].clear()
     recipe = getattr(value, "recipe", value)
     if module.startswith("figura.recipe.check") and type(recipe).__name__ == "Recipe":
@@ -95,6 +95,6 @@ def _corrupt(module: str, value: Any) -> None:
 def install() -> None:
     """Corrupt them in this process, before anything of them is used."""
     for name in [name for name in sys.modules if name.partition(".")[0] in ("figura", "models", "stages")]:
-        if name != "figura.code.relevance":
+        if name != "figura.pipeline.relevance":
             del sys.modules[name]
     sys.meta_path.insert(0, Finder())  # type: ignore[arg-type]

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from figura.base.errors import UserError
-from figura.code.closure import code_of, module_of_type
-from figura.code.syntax import read_source
+from figura.pipeline.closure import code_of, module_of_type
+from figura.pipeline.syntax import read_source
 
 FILES = {
     "mine/__init__.py": "",
@@ -117,7 +117,7 @@ dev-mode-dirs = ["src"]
 [tool.hatch.build.targets.wheel]
 packages = ["src/mylab"]
 """
-ASK = "from figura.code.closure import code_of; print(*code_of([], ['mylab.losses.Wing']).files.items(), sep='\\n')"
+ASK = "from figura.pipeline.closure import code_of; print(*code_of([], ['mylab.losses.Wing']).files.items(), sep='\\n')"
 SITE = sysconfig.get_path("purelib")
 
 
@@ -320,7 +320,7 @@ def test_imports_are_found_wherever_they_stand() -> None:
 def test_other_versions_of_python_give_the_same_hashes(version: str) -> None:
     python = shutil.which(f"python{version}")
     code = (
-        "import sys, pathlib\nsys.path.insert(0, sys.argv[1])\nfrom figura.code.syntax import read_source\n"
+        "import sys, pathlib\nsys.path.insert(0, sys.argv[1])\nfrom figura.pipeline.syntax import read_source\n"
         "for path in sorted(pathlib.Path(sys.argv[1], 'models').rglob('*.py')):\n"
         "    print(path, read_source(path.read_bytes(), 'package').digest)\n"
     )

@@ -11,8 +11,8 @@ import pytest
 from loading import modules_loaded_by
 
 from figura.base.yaml12 import read_yaml
-from figura.code.manifests import code_of_instance, order_of, settings_of
-from figura.recipe.pipeline import Instance, instances
+from figura.pipeline.dag import Instance, instances
+from figura.pipeline.manifests import code_of_instance, order_of, settings_of
 
 ROOT = Path(__file__).parents[2]
 INSTANCES = list(instances(read_yaml(ROOT / "dvc.yaml")))
@@ -57,7 +57,7 @@ builtins.__import__, importlib.import_module = noted, noted_by_name
 """
 FORGOTTEN = """
 builtins.__import__ = load  # without what is loaded only by modules that change no result
-from figura.code.relevance import changes_results
+from figura.pipeline.relevance import changes_results
 reached, waiting = set(), [""]
 while waiting:
     for importer, name in edges:
@@ -78,7 +78,7 @@ def loading(instance: Instance) -> str:
     assert instance.script is not None
     name = instance.script.removeprefix("stages.")
     lines = [WATCHED, "from pathlib import Path", f"import {instance.script}"]
-    for file in (f"stages/{name}.py", *(["figura/data/preparation/prepare.py"] if name == "prepare" else [])):
+    for file in (f"stages/{name}.py", *(["figura/preparation/prepare.py"] if name == "prepare" else [])):
         tree = ast.parse((ROOT / file).read_text())  # with imports inside of functions, for all kinds of datasets
         lines += [ast.unparse(one) for one in ast.walk(tree) if isinstance(one, ast.Import | ast.ImportFrom)]
     if "figura.launch" in instance.command:
@@ -153,7 +153,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def refreshed(project: Path) -> str:
     """Bring the manifests up to date in a process of its own; return what it prints."""
-    code = "from figura.code.manifests import refresh\nprint(*refresh())"
+    code = "from figura.pipeline.manifests import refresh\nprint(*refresh())"
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(project), str(ROOT)])}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
     return done.stdout + done.stderr

@@ -7,7 +7,7 @@ import pytest
 import toy
 from trainings import QUIET, contents
 
-from figura.code.order import orders
+from figura.pipeline.order import orders
 from figura.recipe.schema import RESULT_SECTIONS
 from figura.training.trainer import Trainer
 

@@ -10,8 +10,8 @@ import pytest
 import toy
 
 from figura.base.yaml12 import read_yaml
-from figura.code.closure import code_of, find
-from figura.code.relevance import WITHOUT_EFFECT
+from figura.pipeline.closure import code_of, find
+from figura.pipeline.relevance import WITHOUT_EFFECT
 
 ROOT = Path(__file__).parents[2]
 STAGES = """
@@ -22,7 +22,7 @@ eval_dump.main(["toy.yaml", "run"])
 metrics.main(["toy.yaml", "run", "metrics.json", "plots"])
 from models.people.persons import Persons
 from pathlib import Path
-from figura.data.formats.prepared import MANIFEST, REJECTED
+from figura.formats.prepared import MANIFEST, REJECTED
 for name in (MANIFEST, REJECTED):
     Path("data/prepared/people", name).unlink()  # so that each annotation is checked
 persons = Persons(Path("data/prepared/people"), "train", min_keypoints=1, min_height=1)

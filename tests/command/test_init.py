@@ -13,7 +13,7 @@ from figura.base.errors import UserError
 from figura.base.yaml12 import parse_yaml, read_yaml
 from figura.commands import init
 from figura.commands.init import project_files, recipe_names, write_project
-from figura.data.preparation.datasets import read_dataset
+from figura.preparation.datasets import read_dataset
 
 ROOT = Path(__file__).parents[2]
 RECIPES = ("vunet", "pix2pix", "pose", "super_resolution")

@@ -19,7 +19,7 @@ from figura.commands.accept.sides import Side
 from figura.commands.accept.trainings import difference, run_visits
 from figura.commands.accept.visits import Plan, spans
 from figura.evaluation.trained import write_dump
-from figura.recipe.pipeline import Instance
+from figura.pipeline.dag import Instance
 
 ROOT = Path(__file__).parents[2]
 STEPS, COUNT = 60, 6

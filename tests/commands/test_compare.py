@@ -20,8 +20,8 @@ from figura.commands.compare.__main__ import main
 from figura.commands.compare.comparison import compare_revisions
 from figura.commands.compare.drawing import draw_changed
 from figura.commands.compare.matching import check_inputs, matched
-from figura.commands.compare.revisions import Files, Revision, changes, settings_of
 from figura.dump import Dump, write_value
+from figura.pipeline.revisions import Files, Revision, changes, settings_of
 from figura.report.resampling import PairedBootstrap, Spread, effect_of, half_width, spread_of, t_quantile
 
 RANDOM = np.random.default_rng(4)

@@ -19,8 +19,8 @@ from figura.base.pictures import encode_jpeg, encode_png, read_picture, shrunk
 from figura.commands.explore.cache import Cache
 from figura.commands.explore.try_photos import offered, photo_results
 from figura.commands.explore.trying import read_recipes, recipes_on, uploaded_picture, validation_dataset
+from figura.pipeline.dag import entries
 from figura.prediction.result import Box, Person
-from figura.recipe.pipeline import entries
 from figura.recipe.schema import Recipe
 from models.images.explore_label_maps import label_translator, painted, palette_of
 from models.images.pairs import ImagePairs

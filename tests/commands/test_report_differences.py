@@ -15,11 +15,11 @@ import toy
 from cached_dumps import Repository
 
 from figura.base.pictures import write_png
-from figura.commands.compare.revisions import WORKSPACE, Files
 from figura.commands.report.__main__ import main
 from figura.commands.report.contents import Entry
 from figura.commands.report.differences import recipe_differences
 from figura.commands.report.page import Fold
+from figura.pipeline.revisions import WORKSPACE, Files
 
 ENTRY = Entry("toy", Path("params.yaml"), "ramps")
 HISTORY = {"distance.raw": 3.0, "distance.weight": 1.0, "distance.weighted": 3.0, "painter.lr": 0.1}

@@ -9,9 +9,9 @@ import toy
 
 from figura.base.pictures import write_png
 from figura.base.yaml12 import read_yaml, to_yaml
-from figura.data.formats.coco import KEYPOINTS
-from figura.data.formats.skeletons import COCO
 from figura.engine.build import build_networks
+from figura.formats.coco import KEYPOINTS
+from figura.formats.skeletons import COCO
 from figura.recipe.schema import Recipe
 from figura.training.checkpoints import write_model
 from models.people.stickman import draw_skeleton

@@ -20,10 +20,10 @@ from toy import PAINT
 from figura.base.errors import UserError
 from figura.base.exit_status import run
 from figura.base.yaml12 import to_yaml
-from figura.data.formats.skeletons import COCO
 from figura.dump import Dump, RecordsFile, write_value
 from figura.engine.build import build_networks
 from figura.evaluation.trained import write_dump
+from figura.formats.skeletons import COCO
 from models.pose.dump_evaluation import evaluate
 from stages import metrics
 

@@ -10,8 +10,8 @@ from pictures_by_hand import bytes_of, noise, write
 
 from figura.base.errors import UserError
 from figura.base.yaml12 import read_yaml
-from figura.data.formats.pair_files import Fault, Loaded, Pair, find_pairs, load_pair, with_channels
-from figura.data.preparation.outcome import write_manifest
+from figura.formats.pair_files import Fault, Loaded, Pair, find_pairs, load_pair, with_channels
+from figura.preparation.outcome import write_manifest
 from models.images.argument_types import crop_and_load
 from models.images.pairs import ImagePairs, resized
 

@@ -7,10 +7,10 @@ from pycocotools import mask as run_lengths
 from pycocotools.coco import COCO
 
 from figura.base.errors import UserError
-from figura.data.formats import coco
-from figura.data.formats.coco import KEYPOINTS, Spool, read_head, read_records, write_coco
-from figura.data.formats.normalise import decode_runs
-from figura.data.formats.records import UnusableError, check_size
+from figura.formats import coco
+from figura.formats.coco import KEYPOINTS, Spool, read_head, read_records, write_coco
+from figura.formats.normalise import decode_runs
+from figura.formats.records import UnusableError, check_size
 from models.people.persons import image_fault
 from tests.real_people import REAL
 

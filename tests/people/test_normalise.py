@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from pycocotools import mask as run_lengths
 
-from figura.data.formats.coco import KEYPOINTS
-from figura.data.formats.normalise import Conventions, Joints, labelled_points, normalise, place_of, triples
-from figura.data.formats.person_check import check_person
-from figura.data.formats.records import Size, UnusableError, is_finite, real_number, whole_number
-from figura.data.formats.skeletons import COCO
+from figura.formats.coco import KEYPOINTS
+from figura.formats.normalise import Conventions, Joints, labelled_points, normalise, place_of, triples
+from figura.formats.person_check import check_person
+from figura.formats.records import Size, UnusableError, is_finite, real_number, whole_number
+from figura.formats.skeletons import COCO
 from tests.real_people import REAL, needs_real
 
 PICTURE = Size(width=48, height=32)

@@ -10,13 +10,13 @@ from PIL import Image
 from pydantic import ValidationError
 
 from figura.base.errors import UserError
-from figura.data.formats.coco import KEYPOINTS, read_head
-from figura.data.formats.keypoint_sets import AP10K, CROWDPOSE, WHOLEBODY
-from figura.data.formats.prepared import read_facts
-from figura.data.formats.skeletons import COCO, skeleton_from
-from figura.data.preparation.people import Preparation, Raw
-from figura.data.preparation.settings import KeypointSettings
-from figura.data.preparation.skeletons import Poses, measured_pose, spanning_tree
+from figura.formats.coco import KEYPOINTS, read_head
+from figura.formats.keypoint_sets import AP10K, CROWDPOSE, WHOLEBODY
+from figura.formats.prepared import read_facts
+from figura.formats.skeletons import COCO, skeleton_from
+from figura.preparation.people import Preparation, Raw
+from figura.preparation.settings import KeypointSettings
+from figura.preparation.skeletons import Poses, measured_pose, spanning_tree
 from models.people.persons import people_category
 
 JOINTS = ["nose", "left_paw", "right_paw", "tail", "ear"]

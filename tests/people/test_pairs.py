@@ -9,9 +9,9 @@ from pycocotools import mask as run_lengths
 from skeletons_by_hand import DOG
 
 from figura.base.errors import UserError
-from figura.data.formats.coco import KEYPOINTS
-from figura.data.formats.skeletons import COCO as COCO_PERSON
-from figura.data.formats.skeletons import skeleton_from
+from figura.formats.coco import KEYPOINTS
+from figura.formats.skeletons import COCO as COCO_PERSON
+from figura.formats.skeletons import skeleton_from
 from models.people.drawing import BOX, CROP, PersonDrawing
 from models.people.pairs import PersonPairs
 from models.people.persons import people_category

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from pycocotools.cocoeval import Params
 
-from figura.data.formats.keypoint_sets import AP10K, CROWDPOSE, SETS, WHOLEBODY, reordered, set_of
-from figura.data.formats.skeletons import COCO, Skeleton, mirrored_names, skeleton_from
+from figura.formats.keypoint_sets import AP10K, CROWDPOSE, SETS, WHOLEBODY, reordered, set_of
+from figura.formats.skeletons import COCO, Skeleton, mirrored_names, skeleton_from
 from tests.real_people import REAL, needs_real
 
 OF_COCO = Params(iouType="keypoints").kpt_oks_sigmas

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from figura.data.formats.coco import KEYPOINTS
-from figura.data.formats.skeletons import COCO, skeleton_from
+from figura.formats.coco import KEYPOINTS
+from figura.formats.skeletons import COCO, skeleton_from
 from models.people.stickman import (
     coco_to_openpose18,
     draw_skeleton,

@@ -15,7 +15,7 @@ from pycocotools import mask as rle
 from pycocotools.coco import COCO
 from pydantic import ValidationError
 
-from figura.data.formats.coco import KEYPOINTS
+from figura.formats.coco import KEYPOINTS
 from figura.synthetic import SyntheticSettings, staging, write_synthetic
 from figura.synthetic.canvas import Canvas, instance_of
 from figura.synthetic.catalogue import CatalogueSettings, write_catalogue

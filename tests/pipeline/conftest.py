@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from figura.base.yaml12 import read_yaml
-from figura.recipe.pipeline import instances
+from figura.pipeline.dag import instances
 from pipeline.project import ENVIRONMENT, Project, clone, made_once, shared_by_workers
 
 ORDER = ("code", "prepare", "train", "eval_dump", "metrics", "pose_consistency")

@@ -12,7 +12,7 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
-from figura.code import closure
+from figura.pipeline import closure
 from pipeline.dag import ROOT
 from pipeline.preloaded import preloaded
 from pipeline.tiny_settings import tiny

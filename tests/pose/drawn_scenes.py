@@ -8,8 +8,8 @@ import numpy as np
 import toy
 
 from figura.base.yaml12 import read_yaml
-from figura.data.formats.coco import KEYPOINTS
-from figura.data.formats.skeletons import COCO
+from figura.formats.coco import KEYPOINTS
+from figura.formats.skeletons import COCO
 from figura.recipe.load import check_recipe
 from figura.recipe.schema import Recipe
 

@@ -12,8 +12,8 @@ from dumps_by_hand import sealed
 from pycocotools import coco
 from pycocotools.cocoeval import COCOeval
 
-from figura.data.formats.skeletons import COCO
 from figura.dump import Dump, RecordsFile, Table, write_value
+from figura.formats.skeletons import COCO
 from models.pose.annotations import Annotations
 
 SIGMA = 0.1

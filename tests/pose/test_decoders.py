@@ -13,7 +13,7 @@ from decoder_by_hand import fields_of
 from people_by_hand import SIZE, scene_of, standing
 
 from figura.base.errors import UserError
-from figura.data.formats.skeletons import COCO
+from figura.formats.skeletons import COCO
 from figura.interfaces import Networks, State
 from models.pose.annotations import Annotations
 from models.pose.decode.cif_hr import Buffers, accumulate

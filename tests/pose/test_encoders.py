@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from people_by_hand import standing
 
-from figura.data.formats.skeletons import COCO
+from figura.formats.skeletons import COCO
 from models.pose.annotations import Annotations
 from models.pose.encoders import Caf, Cif, CifDet, instance_scales
 

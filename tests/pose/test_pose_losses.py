@@ -8,7 +8,7 @@ import pytest
 import torch
 from people_by_hand import SIZE, standing
 
-from figura.data.formats.skeletons import COCO
+from figura.formats.skeletons import COCO
 from figura.injectors.forward import Forward
 from figura.interfaces import Networks, State
 from models.pose.composite_losses import Composite

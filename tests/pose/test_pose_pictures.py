@@ -12,8 +12,8 @@ from people_by_hand import SKELETON, dump, oks, person, pose
 from skeletons_by_hand import STAR
 
 from figura.base.errors import UserError
-from figura.data.formats.skeletons import COCO
 from figura.engine.build import build_datasets
+from figura.formats.skeletons import COCO
 from figura.interfaces import Networks, State
 from figura.report.interfaces import NotApplicableError
 from figura.show.drawing import drawing_of

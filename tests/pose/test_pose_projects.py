@@ -16,9 +16,9 @@ from splits_by_hand import fraction
 
 from figura.base.exit_status import run
 from figura.base.yaml12 import read_yaml, to_yaml
-from figura.data.formats.keypoint_sets import AP10K, CROWDPOSE, WHOLEBODY
 from figura.dump import Dump
 from figura.evaluation.trained import write_dump
+from figura.formats.keypoint_sets import AP10K, CROWDPOSE, WHOLEBODY
 from figura.recipe.expansion import read_recipe
 from figura.recipe.load import check_recipe, load_recipe
 from figura.recipe.schema import Recipe

@@ -12,8 +12,8 @@ from dumps_by_hand import dump_of
 from people_by_hand import AREA, SIGMAS, SKELETON, by_pycocotools, dump, person, pose
 
 from figura.base.errors import UserError
-from figura.data.formats.skeletons import COCO as COCO_PERSON
-from figura.data.formats.skeletons import skeleton_from
+from figura.formats.skeletons import COCO as COCO_PERSON
+from figura.formats.skeletons import skeleton_from
 from figura.report.interfaces import Bootstrap, NotApplicableError
 from models.pose.argument_types import skeleton_of
 from models.pose.coco_evaluation import Evaluation

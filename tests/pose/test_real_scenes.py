@@ -6,7 +6,7 @@ import torch
 from decoder_by_hand import fields_of
 from real_people import needs_real
 
-from figura.data.formats.skeletons import COCO
+from figura.formats.skeletons import COCO
 from figura.interfaces import Networks, State
 from models.pose.coco_evaluation import Evaluation
 from models.pose.decode.decoding import FindPeople

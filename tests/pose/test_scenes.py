@@ -12,7 +12,7 @@ from drawn_scenes import CATEGORIES
 from pictures_by_hand import noise
 
 from figura.base.errors import UserError
-from figura.data.formats.coco import KEYPOINTS, write_coco
+from figura.formats.coco import KEYPOINTS, write_coco
 from figura.interfaces import Networks, State
 from figura.prediction.inputs import Photo
 from models.pose.decode.injectors import PhotoOverlays

@@ -9,7 +9,7 @@ import pytest
 from pretended_albumentations import BasicTransform, pretended
 
 from figura.base.errors import UserError
-from figura.data.formats.skeletons import COCO
+from figura.formats.skeletons import COCO
 from models.pose.scenes import SceneAugmentation, Scenes
 
 HEADS = {"cif": {"kind": "cif", "stride": 8}}

@@ -12,7 +12,7 @@ import pytest
 import toy_photos
 
 from figura.commands.predict import main
-from figura.data.formats.skeletons import COCO
+from figura.formats.skeletons import COCO
 from figura.interfaces import Example, Networks, Records, State
 from figura.prediction.inputs import Photo, PhotoExamples
 from figura.prediction.predictor import load

@@ -9,10 +9,10 @@ import pytest
 from figura.base.error_collector import ErrorCollector
 from figura.base.errors import UserError
 from figura.base.yaml12 import parse_yaml, to_yaml
-from figura.code.manifests import settings_of
+from figura.pipeline.dag import Instance
+from figura.pipeline.manifests import settings_of
 from figura.recipe.assignments import overridden
 from figura.recipe.expansion import expanded, extended_files
-from figura.recipe.pipeline import Instance
 
 ROOT = Path(__file__).parents[2]
 RECIPE = """

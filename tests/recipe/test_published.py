@@ -18,9 +18,9 @@ from bench.trainings import PUBLISHED
 from figura.base.error_collector import ErrorCollector
 from figura.base.yaml12 import parse_yaml, read_yaml
 from figura.commands.describe import __main__ as describe
-from figura.data.preparation.datasets import Dataset
-from figura.data.preparation.prepare import prepare
 from figura.engine.build import build_datasets, build_networks, build_schedule
+from figura.preparation.datasets import Dataset
+from figura.preparation.prepare import prepare
 from figura.recipe.assignments import overridden
 from figura.recipe.expansion import read_recipe
 from figura.recipe.load import check_recipe

@@ -38,11 +38,11 @@ from figura.base.yaml12 import read_yaml, to_yaml
 from figura.commands.ci.reproduction import compare, read_results
 from figura.commands.ci.tolerances import read_tolerances
 from figura.commands.import_weights.tensor_files import read_content, tensors_of
-from figura.data.formats.coco import KEYPOINTS
-from figura.data.preparation.datasets import read_dataset
 from figura.engine.build import build_networks
 from figura.engine.weights import load_weights
+from figura.formats.coco import KEYPOINTS
 from figura.prediction.inputs import Photo, find_files
+from figura.preparation.datasets import read_dataset
 from figura.recipe.load import load_recipe
 from figura.recipe.schema_check import check_schema
 from models.images.photos import Photos

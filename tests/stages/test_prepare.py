@@ -9,8 +9,8 @@ from pycocotools.coco import COCO
 
 from figura.base.errors import UserError
 from figura.base.exit_status import run
-from figura.data.formats.coco import KEYPOINTS, SKELETON
-from figura.data.preparation.datasets import read_dataset
+from figura.formats.coco import KEYPOINTS, SKELETON
+from figura.preparation.datasets import read_dataset
 from stages.prepare import main
 from tests.real_people import REAL, needs_real
 
@@ -211,7 +211,7 @@ def test_interrupted_run_leaves_everything(monkeypatch, capsys):
     def interrupt(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("figura.data.preparation.people.write_people", interrupt)
+    monkeypatch.setattr("figura.preparation.people.write_people", interrupt)
     assert run(main, ["people"]) == 130
     assert content(PREPARED) == before
     assert sorted(path.name for path in PREPARED.parent.iterdir()) == ["people"]

@@ -13,7 +13,7 @@ import pytest
 from prepared_files import content, write_entry, write_picture
 
 from figura.base.exit_status import run
-from figura.data.formats.coco import KEYPOINTS
+from figura.formats.coco import KEYPOINTS
 from models.images.pairs import ImagePairs
 from stages.prepare import main
 

@@ -11,12 +11,12 @@ from prepared_files import rows, write_entry, write_picture
 
 from figura.base.errors import UserError
 from figura.base.exit_status import run
-from figura.data.formats.coco import FLIP, KEYPOINTS
-from figura.data.formats.exports import open_export
-from figura.data.formats.keypoint_sets import SETS
-from figura.data.preparation.datasets import read_dataset
-from figura.data.preparation.matching import PictureNames
-from figura.data.preparation.prepare import prepare
+from figura.formats.coco import FLIP, KEYPOINTS
+from figura.formats.exports import open_export
+from figura.formats.keypoint_sets import SETS
+from figura.preparation.datasets import read_dataset
+from figura.preparation.matching import PictureNames
+from figura.preparation.prepare import prepare
 from stages.prepare import main
 
 pytestmark = pytest.mark.usefixtures("project")

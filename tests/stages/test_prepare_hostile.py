@@ -13,8 +13,8 @@ from prepared_files import rows, write_entry, write_picture
 from figura.base.errors import UserError
 from figura.base.exit_status import run
 from figura.base.yaml12 import to_yaml
-from figura.data.formats.coco import KEYPOINTS, read_head, read_records
-from figura.data.formats.prepared import Manifest
+from figura.formats.coco import KEYPOINTS, read_head, read_records
+from figura.formats.prepared import Manifest
 from models.images.pairs import ImagePairs
 from models.people.persons import Persons
 from models.pose.scene_table import SceneTable

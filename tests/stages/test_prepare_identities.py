@@ -11,7 +11,7 @@ from prepared_files import rows, write_entry, write_picture
 from splits_by_hand import fraction
 
 from figura.base.exit_status import run
-from figura.data.formats.coco import KEYPOINTS
+from figura.formats.coco import KEYPOINTS
 from models.people.pairs import PersonPairs
 from stages.prepare import main
 

@@ -10,7 +10,7 @@ from prepared_files import CATALOGUE, content, rows, write_entry
 
 from figura.base.exit_status import run
 from figura.base.manifest import read_manifest
-from figura.data.preparation.datasets import read_dataset
+from figura.preparation.datasets import read_dataset
 from models.images.pairs import ImagePairs
 from stages.prepare import main
 
@@ -174,7 +174,7 @@ def test_sections_of_another_kind_are_allowed():
 
 
 def test_preparing_needs_no_torch():
-    code = "import sys, stages.prepare, figura.data.preparation.pairs; print('torch' in sys.modules)"
+    code = "import sys, stages.prepare, figura.preparation.pairs; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True, text=True)
     assert done.stdout == "False\n"
 

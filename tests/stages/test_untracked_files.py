@@ -10,8 +10,8 @@ from dvc.repo import Repo
 
 from figura.base.errors import UserError
 from figura.base.yaml12 import read_yaml
-from figura.recipe.pipeline import instances
-from figura.recipe.untracked_files import FILES_OF, refuse_untracked
+from figura.pipeline.dag import instances
+from figura.pipeline.untracked_files import FILES_OF, refuse_untracked
 
 ROOT = Path(__file__).parents[2]
 PIPELINE = """

@@ -16,8 +16,8 @@ from PIL import Image
 from prepared_files import content, rows, write_entry
 
 from figura.base.exit_status import run
-from figura.data.formats.coco import KEYPOINTS, SKELETON
-from figura.data.formats.skeletons import COCO
+from figura.formats.coco import KEYPOINTS, SKELETON
+from figura.formats.skeletons import COCO
 from stages.prepare import main
 
 pytestmark = pytest.mark.usefixtures("project")

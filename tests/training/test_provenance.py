@@ -10,10 +10,10 @@ import toy
 from trainings import fit
 
 from figura.base.errors import UserError
-from figura.code.closure import code_of, declared_types
-from figura.data.formats.prepared import Manifest
-from figura.data.preparation.outcome import write_manifest
 from figura.evaluation import model_folder
+from figura.formats.prepared import Manifest
+from figura.pipeline.closure import code_of, declared_types
+from figura.preparation.outcome import write_manifest
 from figura.recipe.schema import RESULT_SECTIONS
 from figura.training import provenance
 

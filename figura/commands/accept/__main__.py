@@ -25,12 +25,12 @@ from typing import TYPE_CHECKING
 from figura.base.errors import UserError, one_line, printable
 from figura.base.exit_status import run
 from figura.base.files import git
-from figura.code.accepted import Acceptance, acceptances, manifests_in, write
-from figura.code.manifests import KEPT, refresh
 from figura.commands import parser_of
 from figura.commands.why import chosen_stages, lines, only_code, status
-from figura.live.causes import read_lock
-from figura.recipe.pipeline import Instance
+from figura.pipeline.accepted import Acceptance, acceptances, manifests_in, write
+from figura.pipeline.causes import read_lock
+from figura.pipeline.dag import Instance
+from figura.pipeline.manifests import KEPT, refresh
 
 if TYPE_CHECKING:
     from figura.commands.accept.sides import Worktrees

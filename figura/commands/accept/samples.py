@@ -11,7 +11,7 @@ from figura.base.manifest import MANIFEST
 from figura.base.yaml12 import read_yaml, to_yaml
 from figura.commands.accept.differences import in_folders
 from figura.commands.accept.sides import Side
-from figura.recipe.pipeline import Instance
+from figura.pipeline.dag import Instance
 from figura.recipe.trial import AVERAGED, GRID
 
 BATCHES = 3  # of an evaluation, at random, beside the first

@@ -14,7 +14,7 @@ from typing import Any
 from figura.base.errors import UserError, one_line
 from figura.base.files import git, write_text
 from figura.launch import CUBLAS
-from figura.live.causes import commits_with
+from figura.pipeline.causes import commits_with
 from figura.training.state_store import SWITCH
 
 PROBE = Path(__file__).with_name("probe.py")

@@ -12,7 +12,7 @@ from figura.base.yaml12 import read_yaml
 from figura.commands.accept.differences import in_folders, in_iterations, in_tensors, in_values
 from figura.commands.accept.sides import Side
 from figura.commands.accept.visits import Plan, Visit
-from figura.recipe.pipeline import Instance
+from figura.pipeline.dag import Instance
 from figura.training.resume import TREE, ResumePoints
 from figura.training.state_store import STATE, StateStore
 

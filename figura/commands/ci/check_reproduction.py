@@ -20,7 +20,7 @@ from figura.base.tables import as_markdown, as_text
 from figura.commands import parser_of
 from figura.commands.ci.reproduction import FAILING, Results, Row, compare, outputs, read_results
 from figura.commands.ci.tolerances import read_tolerances
-from figura.commands.compare.revisions import LOCK, WORKSPACE, Files
+from figura.pipeline.revisions import LOCK, WORKSPACE, Files
 
 METRICS = Path("metrics/full")
 TOLERANCES = Path("metrics/tolerances.yaml")

@@ -11,7 +11,7 @@ from figura.base.error_collector import ErrorCollector
 from figura.base.errors import UserError
 from figura.base.yaml12 import parse_yaml
 from figura.commands.ci.tolerances import Tolerance, Tolerances
-from figura.data.formats.records import is_finite
+from figura.formats.records import is_finite
 from figura.recipe.trial import KEY
 
 DATA_STAGES = "prepare@"

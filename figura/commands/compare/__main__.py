@@ -14,8 +14,8 @@ from pathlib import Path
 from figura.base.errors import UserError
 from figura.base.exit_status import run
 from figura.commands import parser_of
-from figura.commands.compare.revisions import Files, with_workspace
-from figura.recipe.pipeline import recipe_file
+from figura.pipeline.dag import recipe_file
+from figura.pipeline.revisions import Files, with_workspace
 
 
 def main(arguments: list[str]) -> None:

@@ -10,8 +10,8 @@ from typing import Any
 from figura.base.errors import UserError, nearest
 from figura.base.tables import Table
 from figura.commands.compare.matching import check_inputs, matched
-from figura.commands.compare.revisions import Files, Revision, changes, read_revision, settings_of
 from figura.dump import Dump
+from figura.pipeline.revisions import Files, Revision, changes, read_revision, settings_of
 from figura.recipe.load import load_recipe
 from figura.recipe.schema import Headline, Recipe
 from figura.report.interfaces import NotApplicableError

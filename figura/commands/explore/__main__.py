@@ -12,7 +12,7 @@ from pathlib import Path
 from figura.base.errors import UserError
 from figura.base.exit_status import run
 from figura.commands import parser_of
-from figura.recipe.pipeline import entries
+from figura.pipeline.dag import entries
 
 PORT = 8080
 

@@ -30,8 +30,8 @@ from figura.base.yaml12 import read_yaml
 from figura.commands import parser_of
 from figura.commands.export import PACKAGES
 from figura.evaluation.model_folder import model_folder, refuse_other_networks, trained_facts
+from figura.pipeline.dag import PIPELINE, entries
 from figura.recipe.load import check_recipe
-from figura.recipe.pipeline import PIPELINE, entries
 from figura.recipe.schema_check import check_schema
 from figura.recipe.trusted import HELP, OPTION, refuse_untrusted, refuse_untrusted_model
 from figura.systems import modules_with

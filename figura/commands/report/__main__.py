@@ -40,9 +40,9 @@ def main(arguments: list[str]) -> None:
     if args.output.suffix != ".html":
         raise UserError(f"--output {args.output}: expected a file that ends in .html")
 
-    from figura.commands.compare.revisions import with_workspace
     from figura.commands.report.contents import entries_of, provenance, recipe_blocks
     from figura.commands.report.page import Page, Section, Text, write_html, write_markdown
+    from figura.pipeline.revisions import with_workspace
 
     names, chosen = with_workspace(args.revisions), entries_of(args.recipe)
     sections = [] if args.gate is None else [Section("Reproduction gate", [_gate(args.gate)])]
@@ -76,10 +76,10 @@ def _gate(path: Path) -> "Block":
 
 def _differences(names: list[str], chosen: "list[Entry]") -> "list[Section]":
     """Return a section on settings, and one for each recipe in which something differs."""
-    from figura.commands.compare.revisions import Files
     from figura.commands.report.contents import recipe_blocks
     from figura.commands.report.differences import differing_settings, recipe_differences
     from figura.commands.report.page import Fold, Section, Text
+    from figura.pipeline.revisions import Files
 
     files = [Files(name) for name in names]
     settings, sections, same = list(differing_settings(files)), [], []

@@ -12,12 +12,12 @@ from typing import Any
 from figura.base.errors import UserError
 from figura.base.files import git, read_json, read_text
 from figura.base.yaml12 import read_yaml
-from figura.code.accepted import acceptances
 from figura.commands.report.page import Block, Cards, Fold, Lines, Pictures, Rows, Text
 from figura.commands.report.pictures import Picture, picture_of
-from figura.live.causes import read_lock
+from figura.pipeline.accepted import acceptances
+from figura.pipeline.causes import read_lock
+from figura.pipeline.dag import entries
 from figura.recipe.expansion import read_recipe
-from figura.recipe.pipeline import entries
 from figura.recipe.trial import KEY
 from figura.report.curves import read_histories
 from figura.report.metrics import flattened

@@ -10,11 +10,11 @@ from figura.base.errors import UserError
 from figura.base.pictures import decode_picture, write_png
 from figura.commands.compare.comparison import compare_revisions
 from figura.commands.compare.drawing import draw_changed, draw_effects
-from figura.commands.compare.revisions import Files
 from figura.commands.log_plots import draw_logs, read_log
 from figura.commands.report.contents import METRICS, PLOTS, Entry, words
 from figura.commands.report.page import Block, Fold, Lines, Pictures, Rows, Text
 from figura.commands.report.pictures import Picture, picture_of
+from figura.pipeline.revisions import Files
 from figura.report.metrics import flattened
 from figura.report.sheets import side_by_side
 

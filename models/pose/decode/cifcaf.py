@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from figura.data.formats.skeletons import COCO, Skeleton
+from figura.formats.skeletons import COCO, Skeleton
 
 from ..argument_types import Count, Share
 from .cif_hr import Buffers, Maps, accumulate, candidates, fields_checked, in_threads, seeds

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from figura.base.errors import nearest, need
 from figura.base.sampling import evenly_spaced
-from figura.data.formats.skeletons import ConnectionSet, Skeleton
+from figura.formats.skeletons import ConnectionSet, Skeleton
 from figura.interfaces import Injector, Networks, State
 from figura.prediction.inputs import Photo
 from figura.recipe.schema import Section

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from figura.data.formats.skeletons import Skeleton
+from figura.formats.skeletons import Skeleton
 from figura.recipe.schema import Section
 
 from ..encoders import instance_scales

@@ -1,0 +1,231 @@
+"""YOLO's folders of labels: `labels/*.txt` and a `data.yaml` (https://docs.ultralytics.com/datasets/pose).
+
+A row of a label is `class x y width height`, in fractions of the picture, with the centre of the box; then the joints,
+`x y` or `x y flag` by `kpt_shape`, or a polygon's points if there is no `kpt_shape`. A picture without a label file
+counts as empty; these are counted.
+"""
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import yaml
+
+from figura.base.errors import UserError
+from figura.base.files import read_text, real_path
+from figura.formats.exports import OF_COUNT, Entry, Export, entry_of
+from figura.formats.keypoint_sets import SETS
+from figura.formats.pair_files import SUFFIXES
+from figura.formats.records import UnusableError, is_finite
+
+_LARGEST = 1 << 24  # bytes of data.yaml, of a label or of a list of pictures
+_MOST_JOINTS = 1 << 10
+_FEW = 0.2  # of the pictures may be without a label, as background
+SPLITS = {"train": "train", "val": "validation", "valid": "validation", "validation": "validation", "test": "test"}
+"""Key of data.yaml -> split."""
+
+
+def yolo_file(path: Path) -> Path | None:
+    """Return the data.yaml that a path is, or that is in this folder, or None."""
+    if path.is_dir():
+        found = [path / name for name in ("data.yaml", "data.yml", "dataset.yaml") if (path / name).is_file()]
+        return found[0] if found else None
+    return path if path.suffix.lower() in (".yaml", ".yml") else None
+
+
+def open_yolo(path: Path, root: Path) -> dict[str, Export]:
+    """Return split -> the records of its pictures, whose names are relative to `root`, the folder of the dataset.
+
+    No file outside of it is read.
+
+    Raises:
+        UserError: data.yaml is no map, names no folder of pictures that exists below `root`, or has wrong values.
+    """
+    content, root = _content(path), root.resolve()
+    names = _names(path, content.get("names"), content.get("nc"))
+    joints, shape, flip = _joints(path, content, names)
+    categories = tuple({"id": number + 1, "name": name} for number, name in names.items())
+    splits, seen = dict[str, Export](), set[str]()
+    for key, split in SPLITS.items():
+        if content.get(key) and split not in splits:
+            pictures = list(_pictures(path, root, content, key))
+            bare = [picture for picture in pictures if not (root / label_of(picture)).is_file()]
+            if pictures and len(bare) == len(pictures):
+                label = label_of(pictures[0])
+                raise UserError(f"{path}: no labels: {label} and the others do not exist below {root}")
+            line = f"{path.name}: {len(bare)} of {len(pictures)} pictures of {split} have no label file: they count as"
+            begin = "warning: " if len(bare) > _FEW * len(pictures) else ""
+            notes = (f"{begin}{line} empty, such as {bare[0]}",) if bare else ()
+            folders = {str(PurePosixPath(picture).parent) for picture in pictures} - seen
+            entries = partial(_entries, root, pictures, sorted(folders), names, shape)
+            splits[split] = Export(path, "YOLO's labels", entries, joints, categories, False, True, flip, notes)
+            seen |= folders
+    if not splits:
+        raise UserError(f"{path}: no split; it needs `train` and `val`, folders of pictures")
+    return splits
+
+
+def _content(path: Path) -> dict[str, Any]:
+    try:
+        text = read_text(path, most=_LARGEST)
+        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, yaml.SafeLoader)):
+            raise ValueError("aliases (*name) are not read, as a few of them can stand for any amount of memory")
+        content = yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise UserError(f"{path}: no readable YAML: {' '.join(str(error).split())[:200]}") from None
+    if not isinstance(content, dict):
+        raise UserError(f"{path}: a map with names, train and val is needed; found {repr(content)[:80]}")
+    return content
+
+
+def _names(path: Path, names: Any, count: Any) -> dict[int, str]:
+    if names is None and type(count) is int and 0 < count <= _MOST_JOINTS:
+        return {0: "person"} if count == 1 else {number: f"class_{number}" for number in range(count)}
+    known = dict(enumerate(names)) if isinstance(names, list) else names
+    if not isinstance(known, dict) or not known or any(type(number) is not int for number in known):
+        raise UserError(f"{path}: names: the classes are needed, a list or `0: person`; found {repr(names)[:80]}")
+    return {number: str(name) for number, name in known.items()}
+
+
+def _joints(
+    path: Path, content: dict[str, Any], names: dict[int, str]
+) -> tuple[tuple[str, ...], tuple[int, int], tuple[int, ...]]:
+    """Return the names of the joints, `kpt_shape` (their number and that of values of each), and `flip_idx` if said.
+
+    Without names, they are those of the published set that has as many and the same `flip_idx`; without this, too, it
+    is left to others to assume them.
+    """
+    shape, flip = content.get("kpt_shape"), content.get("flip_idx")
+    if shape is None:
+        return (), (0, 0), ()
+    whole = isinstance(shape, list) and len(shape) == 2 and all(type(one) is int for one in shape)
+    if not whole or not 2 <= shape[0] <= _MOST_JOINTS or shape[1] not in (2, 3):
+        raise UserError(f"{path}: kpt_shape: found {repr(shape)[:80]}; expected [number of joints, 2 or 3]")
+    count = shape[0]
+    whole = flip is None or (isinstance(flip, list) and all(type(one) is int for one in flip))
+    if not whole or (flip and (sorted(flip) != [*range(count)] or any(flip[flip[one]] != one for one in flip))):
+        raise UserError(
+            f"{path}: flip_idx: found {repr(flip)[:80]}; expected each number from 0 to {count - 1} once, pairs swapped"
+        )
+    said = content.get("kpt_names")
+    said = next(iter(said.values()), None) if isinstance(said, dict) else said
+    if isinstance(said, list) and len({*map(str, said)}) == len(said) == count:
+        return tuple(map(str, said)), (count, shape[1]), tuple(flip or ())
+    known = OF_COUNT.get(count, ())
+    published = next((one for one in SETS.values() if one.keypoints == known), None)
+    if published and "person" in names.values() and (not flip or tuple(flip) == published.flip):
+        return known if flip else (), (count, shape[1]), ()
+    return tuple(f"joint_{number}" for number in range(1, count + 1)), (count, shape[1]), tuple(flip or ())
+
+
+def _pictures(path: Path, root: Path, content: dict[str, Any], key: str) -> Iterator[str]:
+    """Yield the pictures of a split, relative to `root`: of a folder, of a list in a text file, or of several."""
+    several = content[key] if isinstance(content[key], list) else [content[key]]
+    bases = [path.parent]
+    if isinstance(content.get("path"), str):
+        bases.insert(0, path.parent / content["path"])
+    for one in several:
+        place = _place(str(one), bases, root)
+        if place is None:
+            raise UserError(
+                f"{path}: {key}: no folder {str(one)[:200]} below {root}; paths count from `path`, or from the folder "
+                f"of {path.name}, and stay in the source"
+            )
+        if place.is_dir():
+            files = sorted(file for file in place.rglob("*") if file.suffix.lower() in SUFFIXES)
+        else:
+            lines = [line.strip() for line in read_text(place, most=_LARGEST).split("\n") if line.strip()]
+            files = [file for line in lines if (file := _place(line, [place.parent, *bases], root))]
+        for file in files:
+            if not any(part.startswith(".") for part in file.relative_to(root).parts):
+                yield file.relative_to(root).as_posix()
+
+
+def _place(name: str, bases: list[Path], root: Path) -> Path | None:
+    """Return an existing path below `root`; `../train/images` also counts from the folder itself, as with Roboflow."""
+    for base in bases:
+        for said in (name, name.removeprefix("../"), name.removeprefix("./")):
+            try:
+                if (place := real_path(base / said, root)) is not None and place.exists():
+                    return place
+            except (OSError, ValueError):
+                continue
+    return None
+
+
+def label_of(picture: str) -> str:
+    """Return the label of a picture: its last folder `images` becomes `labels`, and the suffix `.txt`."""
+    before, images, after = f"/{PurePosixPath(picture).with_suffix('.txt')}".rpartition("/images/")
+    return (f"{before}/labels/{after}" if images else after).removeprefix("/")
+
+
+def _entries(
+    root: Path, pictures: list[str], folders: list[str], names: dict[int, str], shape: tuple[int, int]
+) -> Iterator[Entry]:
+    """Yield the rows of the labels of pictures, and the labels in their folders that belong to none."""
+    for picture in pictures:
+        yield Entry(picture, None)
+        place = label_of(picture)
+        if real_path(root / place, root) is None:
+            yield Entry(picture, UnusableError("path leaves the data root", Path(place).name), place)
+        elif (root / place).is_file():
+            yield from _rows(root / place, picture, place, names, shape)
+    for folder in folders:
+        have = {"classes", *(file.stem for file in (root / folder).iterdir())}  # classes.txt is labelImg's
+        for label in sorted((root / label_of(f"{folder}/x")).parent.glob("*.txt")):
+            if label.stem not in have:
+                place = label.relative_to(root).as_posix()
+                yield Entry("", UnusableError("label without a picture", place), place)
+
+
+def _rows(label: Path, picture: str, place: str, names: dict[int, str], shape: tuple[int, int]) -> Iterator[Entry]:
+    try:
+        lines = read_text(label, most=_LARGEST).splitlines()
+    except UserError as error:
+        yield Entry(picture, UnusableError("label cannot be read", error), place)
+        return
+    for number, line in enumerate(lines, 1):
+        if line.strip():
+            yield entry_of(partial(_row, names=names, shape=shape), line.split(), picture, f"{place}: {number}")
+
+
+def _row(words: list[str], names: dict[int, str], shape: tuple[int, int]) -> dict[str, Any]:
+    joints, dims = shape
+    try:
+        numbers = [float(word) for word in words]
+    except ValueError:
+        raise UnusableError("label is not numbers", " ".join(words)[:80]) from None
+    if not is_finite(numbers, 1e9) or numbers[0] not in names:
+        raise UnusableError("class is not one of data.yaml", words[0][:20])
+    record: dict[str, Any] = {"category_id": int(numbers[0]) + 1}
+    rest = numbers[1:]
+    if not joints and len(rest) >= 6 and len(rest) % 2 == 0:
+        xs, ys = rest[::2], rest[1::2]
+        box = [min(xs), min(ys), max(xs) - min(xs), max(ys) - min(ys)]
+        record |= {"bbox": box, "segmentation": [rest]}
+    elif len(rest) - 4 - joints * dims in (0, 1):  # one more: the confidence of a prediction
+        x, y, width, height = rest[:4]
+        record["bbox"] = [x - width / 2, y - height / 2, width, height]
+        points = rest[4 : 4 + joints * dims]
+        if joints:
+            record["keypoints"] = _flagged(points, dims)
+    else:
+        others = [[count // of, of] for of in (2, 3) if (count := len(rest) - 4) > 0 and count % of == 0]
+        fitting = [shape for shape in others if shape[0] == joints] or others
+        fit = f", as of kpt_shape: {fitting[0]}" if joints and fitting else ""
+        raise UnusableError(f"label has not {5 + joints * dims} numbers", f"{len(numbers)} numbers{fit}")
+    positions = [*rest[:4], *(number for index, number in enumerate(rest[4:]) if dims < 3 or index % 3 < 2)]
+    if any(abs(number) > 2 for number in positions):
+        raise UnusableError("label is not in fractions of the picture", " ".join(words)[:80])
+    return record
+
+
+def _flagged(points: list[float], dims: int) -> list[float]:
+    """Return x, y and COCO's flag; without flags, joints at (0, 0) or below 0 are not labelled."""
+    keypoints: list[float] = []
+    for index in range(0, len(points), dims):
+        x, y = points[index : index + 2]
+        flag = points[index + 2] if dims == 3 else 2 * (min(x, y) >= 0 and max(x, y) > 0)
+        keypoints += [x, y, int(flag) if flag in (0, 1, 2) else flag] if flag else [0, 0, 0]
+    return keypoints

@@ -1,0 +1,33 @@
+"""Modules of figura that change no result, so that no manifest has them.
+
+All that other code gets from them is an error, a text, a lock, a place on a machine, or nothing. A module that also
+computes something does not belong here: move the function. `tests/code/test_relevance.py` runs stages with each of
+these modules corrupted, and compares the results.
+"""
+
+WITHOUT_EFFECT = {
+    "figura.base.error_collector": "words the errors of a file; with an error, a stage ends",
+    "figura.base.exit_status": "ends a process: its status and last line",
+    "figura.base.lock": "keeps two processes out of one folder",
+    "figura.engine.signals": "stops a training on a signal; it resumes",
+    "figura.formats.person_check": "checks a copy of an annotation",
+    "figura.launch.devices": "takes free GPUs and cores",
+    "figura.launch.processes": "starts processes, and reports how they end",
+    "figura.launch.slurm": "starts launchers on the machines of an allocation",
+    "figura.live": "watches a training",
+    "figura.pipeline": "gives manifests, causes and messages; refuses untracked files",
+    "figura.recipe.check": "checks a copy of a recipe",
+    "figura.recipe.check_metrics": "checks a copy of a recipe",
+    "figura.recipe.name_check": "checks names in steps and modes",
+    "figura.recipe.other_systems": "hints in messages",
+    "figura.training.reporter": "shows the progress of a training",
+    "figura.training.sanity_check": "checks shapes; the trainer restores weights, buffers and random states",
+    "figura.training.warnings": "words warnings before a training",
+}
+"""Dotted names, of modules and packages, and the reason of each."""
+
+
+def changes_results(module: str) -> bool:
+    """Whether a module may change a result: neither it nor a package above it is in `WITHOUT_EFFECT`."""
+    parts = module.split(".")
+    return not any(".".join(parts[: end + 1]) in WITHOUT_EFFECT for end in range(len(parts)))
