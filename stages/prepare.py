@@ -17,6 +17,9 @@ from figura.pipeline.causes import print_causes
 from figura.preparation.datasets import PARAMS, dataset_names, read_dataset
 from figura.preparation.prepare import prepare
 
+KINDS = ("figura.preparation.kinds",)
+"""The package of which it loads the module that the dataset's `kind` names."""
+
 
 def main(arguments: list[str]) -> None:
     """Prepare the dataset that the command line names; the current folder is the project's root."""

@@ -7,7 +7,8 @@ which DVC cannot track as a section that may be missing.
 Each stage of `dvc.yaml` that depends on `code/NAME.json` has such a file. Its command has the script
 (`python -m stages.metrics ...`, `python -m figura.launch train ...`), the recipe (a word that ends in .yaml) and
 perhaps a trained model (the output of another stage); the script's constants `READS` and `READS_OF_MODEL` list the
-sections whose types it loads. This module has no slow imports: if no file has changed, it takes milliseconds.
+sections whose types it loads, and `KINDS` the package of the modules that the `kind` of its settings names. This module
+has no slow imports: if no file has changed, it takes milliseconds.
 """
 
 import ast
@@ -121,7 +122,14 @@ def code_of_instance(instance: "Instance", others: list["Instance"], params: set
         types += [name for section in sections for _, name in declared_types(content.get(section))]
         if params is not None:
             params.add(path)
-    return code_of(instance.modules, types)
+    settings = [_setting(*one) for one in _tracked(instance, set() if params is None else params)]
+    kinds = [
+        f"{one}.{value['kind']}"
+        for one in reads.get("KINDS", ())
+        for value in settings
+        if isinstance(value, dict) and "kind" in value
+    ]
+    return code_of([*instance.modules, *kinds], types)
 
 
 def order_of(instance: "Instance", params: set[Path]) -> dict[str, list[str]]:
@@ -130,10 +138,7 @@ def order_of(instance: "Instance", params: set[Path]) -> dict[str, list[str]]:
 
     found = dict[str, list[str]]()
     for path, key in _tracked(instance, params):
-        value: Any = _params(path)
-        for part in key.split("."):
-            value = value.get(part) if isinstance(value, dict) else None
-        found |= {f"{path}: {where}": names for where, names in orders(value, key)}
+        found |= {f"{path}: {where}": names for where, names in orders(_setting(path, key), key)}
     return found
 
 
@@ -161,6 +166,13 @@ def _tracked(instance: "Instance", params: set[Path]) -> Iterator[tuple[Path, st
             yield path, key
 
 
+def _setting(path: Path, key: str) -> Any:
+    value: Any = _params(path)
+    for part in key.split("."):
+        value = value.get(part) if isinstance(value, dict) else None
+    return value
+
+
 @cache
 def _params(path: Path) -> dict[str, Any]:
     from figura.recipe.expansion import read_recipe
@@ -169,13 +181,13 @@ def _params(path: Path) -> dict[str, Any]:
 
 
 def constants(code: bytes) -> dict[str, tuple[str, ...]]:
-    """Return the constants `READS` and `READS_OF_MODEL` of a stage's script, which must be literals."""
+    """Return the constants `READS`, `READS_OF_MODEL` and `KINDS` of a stage's script, which must be literals."""
     return {
         node.targets[0].id: tuple(ast.literal_eval(node.value))
         for node in ast.parse(code).body
         if isinstance(node, ast.Assign)
         and isinstance(node.targets[0], ast.Name)
-        and node.targets[0].id in ("READS", "READS_OF_MODEL")
+        and node.targets[0].id in ("READS", "READS_OF_MODEL", "KINDS")
     }
 
 

@@ -11,8 +11,7 @@ from figura.base.errors import UserError, nearest
 from figura.base.validation import validated
 from figura.base.yaml12 import read_yaml
 from figura.preparation.settings import Coco, DeepFashion, Folders, Market1501, PictureFolders, Section
-from figura.synthetic.catalogue import CatalogueSettings
-from figura.synthetic.settings import SyntheticSettings
+from figura.synthetic.settings import CatalogueSettings, SyntheticSettings
 
 PARAMS = Path("data/params.yaml")
 

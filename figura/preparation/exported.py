@@ -12,8 +12,9 @@ from figura.base.pictures import Orientation, picture_files
 from figura.formats.coco import Spool, write_coco
 from figura.formats.exports import Export
 from figura.formats.records import Size, UnusableError
-from figura.preparation.matching import Joints, PictureNames, check_size
+from figura.preparation.matching import Joints, check_size
 from figura.preparation.outcome import Rejected
+from figura.preparation.picture_names import PictureNames
 from figura.preparation.pictures import size_of
 
 

@@ -13,7 +13,7 @@ from figura.base.files import real_path
 from figura.base.pictures import Orientation, picture_facts
 from figura.formats.normalise import Conventions, from_corner, labelled_points
 from figura.formats.records import Size, UnusableError, real_numbers, whole_number
-from figura.preparation.matching import PictureNames, equal_end, path_parts
+from figura.preparation.picture_names import PictureNames, equal_end, path_parts
 from figura.preparation.pictures import inside
 from figura.preparation.questions import JointCounts
 

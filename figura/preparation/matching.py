@@ -1,90 +1,13 @@
-"""What an export says -> the dataset's terms: pictures and joints by name."""
+"""What an export says -> the dataset's terms: joints by name."""
 
-import unicodedata
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
 
 from figura.base.errors import UserError
 from figura.formats.exports import OF_COUNT, Entry, Export
 from figura.formats.keypoint_sets import SETS, plain_name, set_of
-from figura.formats.records import Size, UnusableError
-
-
-class PictureNames:
-    r"""Finds pictures by the names that exports give them: with more or fewer folders, another suffix, a number.
-
-    Names are compared without case, URL-encoding and Unicode's decomposition; `\` separates folders, too.
-    """
-
-    def __init__(self, files: Sequence[str]) -> None:
-        self._files = set(files)
-        self._by_stem: dict[str, list[tuple[tuple[str, ...], str]]] = defaultdict(list)
-        self._by_number: dict[int, list[str]] = defaultdict(list)
-        self._names: dict[str, str | int] = {}  # of pictures that were found
-        for file in files:
-            parts = path_parts(file)
-            self._by_stem[_stem(parts[-1])].append((parts, file))
-            if (stem := _stem(parts[-1])).isascii() and stem.isdecimal() and len(stem) < 19:
-                self._by_number[int(stem)].append(file)
-
-    def find(self, name: str | int) -> str:
-        """Return the picture whose path ends as the name does, or the other way round.
-
-        Raises:
-            UnusableError: there is none, there are several, or another name found it before.
-        """
-        if isinstance(name, int):
-            found = self._by_number.get(name, [])
-        elif name in self._files:
-            found = [name]
-        else:
-            parts = path_parts(name)
-            among = (self._by_stem.get(_stem(parts[-1])) or self._by_stem.get(parts[-1], [])) if parts else []
-            among = [pair for pair in among if _fits(pair[0], parts)]
-            same = [pair for pair in among if pair[0][-1] == parts[-1]] or among
-            common = [equal_end(parts[:-1], have[:-1]) for have, _ in same]
-            found = [file for (_, file), count in zip(same, common, strict=True) if count == max(common)]
-        if len(found) > 1:
-            raise UnusableError("several pictures have the name", f"{name}: {', '.join(found[:3])}")
-        if not found:
-            raise UnusableError("image file missing", name)
-        if (before := self._names.setdefault(found[0], name)) != name:
-            raise UnusableError("two names for one picture", f"{before} and {name}: {found[0]}")
-        return found[0]
-
-    def nearest(self, name: str) -> str | None:
-        """Return the one file of this name, whatever its folders: the one with most of them; None if several have."""
-        parts = path_parts(name)
-        same = [pair for pair in self._by_stem.get(_stem(parts[-1]), ()) if pair[0][-1] == parts[-1]] if parts else []
-        common = [equal_end(have, parts) for have, _ in same]
-        found = [file for (_, file), count in zip(same, common, strict=True) if count == max(common)]
-        return found[0] if len(found) == 1 else None
-
-
-def path_parts(name: str) -> tuple[str, ...]:
-    r"""Return the folders and the name of a path without case, URL-encoding, Unicode's decomposition, `\` and dots."""
-    plain = unicodedata.normalize("NFC", unquote(name.strip())).lower().replace("\\", "/")
-    return tuple(part for part in PurePosixPath(plain).parts if part not in ("/", ".", ".."))
-
-
-def _stem(name: str) -> str:
-    return name.rpartition(".")[0] or name
-
-
-def _fits(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
-    """Return whether the folders of one end as those of the other."""
-    return equal_end(one[:-1], other[:-1]) == min(len(one), len(other)) - 1
-
-
-def equal_end(one: Sequence[str], other: Sequence[str]) -> int:
-    """Return the number of equal last parts of two paths."""
-    count = 0
-    while count < min(len(one), len(other)) and one[-1 - count] == other[-1 - count]:
-        count += 1
-    return count
+from figura.formats.records import Size
 
 
 class Joints:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self
 
 from figura.base.files import replacing, write_text
 from figura.base.manifest import MANIFEST
@@ -98,6 +98,11 @@ class Outcome:
         self.notes: list[str] = []
         self.left_out = Counter[str]()
         self.records = 0
+
+    @classmethod
+    def of(cls, section: Any, key: str, folder: Path, progress: bool) -> Self:
+        """Return a preparation by the section of an entry of `data/params.yaml`, whose dotted key is `key`."""
+        return cls(folder, progress)
 
     @property
     def images(self) -> dict[str, int]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from tqdm import tqdm
 
@@ -117,6 +117,12 @@ class Preparation(Outcome):
         self.examples: dict[str, Examples] = {}
         self.converted = 0
         """The number of pictures in converted files."""
+
+    @classmethod
+    def of(cls, section: Any, key: str, folder: Path, progress: bool) -> Self:
+        """Return a preparation by the section of an entry of `data/params.yaml`, whose dotted key is `key`."""
+        category, keypoints = (getattr(section, name, None) for name in ("category", "keypoints"))
+        return cls(folder, progress, category, keypoints, key)
 
     def add(self, raw: Raw) -> None:
         """Make every record of a raw file right, write its splits; raises UserError if the file is invalid."""

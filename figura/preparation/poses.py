@@ -9,8 +9,9 @@ from figura.base.files import short_name
 from figura.formats.coco import PERSON, categories_by_id, check_keypoints, read_head
 from figura.formats.exports import Entry, Export, entries_of_coco, open_export
 from figura.formats.records import UnusableError, is_finite, real_numbers
-from figura.preparation.matching import Joints, PictureNames, check_size
+from figura.preparation.matching import Joints, check_size
 from figura.preparation.outcome import Rejected
+from figura.preparation.picture_names import PictureNames
 from figura.preparation.pictures import size_of
 
 

@@ -1,5 +1,6 @@
 """Prepare a dataset: draw or read it, drop unusable records, write images, records, statistics and plots."""
 
+import importlib
 from collections import Counter
 from pathlib import Path
 
@@ -11,6 +12,8 @@ from figura.preparation.datasets import PARAMS, Dataset
 from figura.preparation.outcome import Outcome
 
 PREPARED = Path("data/prepared")
+KINDS = "figura.preparation.kinds"
+"""The package of the modules that an entry's `kind` names; stages/prepare.py has it, too, for the manifest."""
 DRAWN = ("synthetic", "catalogue", "day_night")
 """Kinds that need no raw data."""
 
@@ -25,11 +28,10 @@ def prepare(entry: Dataset, name: str, root: Path, progress: bool = False) -> Pa
             all records (images and annotations, or pairs) are rejected; they are then listed in
             `data/prepared/<name>.rejected.csv`.
     """
-    from figura.preparation.people import Preparation
-    from figura.preparation.sources import KINDS, RawFolder
+    from figura.preparation.raw_folder import RawFolder
 
     final, section = root / PREPARED / name, entry.section
-    kind, add = KINDS[entry.kind]
+    kind = importlib.import_module(f"{KINDS}.{entry.kind}")
     source = RawFolder(root / entry.source, f"{PARAMS}: datasets.{name}.{entry.kind}", entry.seed)
     if not source.folder.is_dir() and entry.kind not in DRAWN:
         raise UserError(
@@ -37,10 +39,9 @@ def prepare(entry: Dataset, name: str, root: Path, progress: bool = False) -> Pa
             "data/raw/README.md)"
         )
     with hold(final, final.with_name(f".{name}.lock")), replacing_folder(final) as folder:
-        people = {one: getattr(section, one, None) for one in ("category", "keypoints")} | {"key": source.key}
-        preparation = kind(folder, progress, **(people if kind is Preparation else {}))
+        preparation: Outcome = kind.PREPARATION.of(section, source.key, folder, progress)
         preparation.drawn = entry.kind in DRAWN
-        for line in add(preparation, section, source):
+        for line in kind.add(preparation, section, source):
             print(printable(line))
         _check_rejected(preparation, entry, name, final.with_name(f"{name}.rejected.csv"))
         preparation.finish()

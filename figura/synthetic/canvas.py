@@ -9,6 +9,7 @@ import numpy as np
 
 from figura.synthetic.resampling import sample
 
+OVERSAMPLING = 2  # drawn at twice the size and downsampled by area, for clean edges
 SUB = 16  # positions are drawn at a precision of 1/16 canvas pixel
 SHIFT = 4
 CIRCLE = np.stack([f(np.linspace(0.0, 2.0 * np.pi, 20, endpoint=False)) for f in (np.cos, np.sin)], axis=1)

@@ -10,22 +10,19 @@ from collections import deque
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Self
 
 import cv2
 import numpy as np
-from pydantic import Field, model_validator
 
 from figura.base.pictures import encode_png
-from figura.synthetic.canvas import Canvas, Piece, disc, extent
+from figura.synthetic.canvas import OVERSAMPLING, Canvas, Piece, disc, extent
 from figura.synthetic.figure import Figure, build
 from figura.synthetic.identity import Colour, Identity, draw_body
 from figura.synthetic.pose import Pose, draw_pose, draw_turn
 from figura.synthetic.processes import in_processes
 from figura.synthetic.randomness import SPLITS, Split, Stream, generator, pick
-from figura.synthetic.scene import OVERSAMPLING
-from figura.synthetic.settings import Counts, DrawnSettings, PoseName, Shares, ViewName
-from figura.synthetic.wardrobe import BLACK, FLOOR, LAMP, Items, Wardrobe, draw_wardrobe
+from figura.synthetic.settings import CatalogueSettings, Items
+from figura.synthetic.wardrobe import BLACK, FLOOR, LAMP, Wardrobe, draw_wardrobe
 
 WALL: Colour = (190, 203, 208)
 BOARDS: tuple[Colour, Colour] = ((92, 126, 160), (138, 168, 196))
@@ -41,35 +38,6 @@ SHADOW_SIZE = 1.15  # of a shadow on the wall, times the person; it grows away f
 MARGIN = 0.02  # of the side, free around a figure
 SHIFT = 0.04  # of the side: maximum distance of a person from the centre
 BEARDS = 0.3
-
-
-class CatalogueSettings(DrawnSettings):
-    """The settings of the catalogue pairs; their values are in `data/params.yaml`. `test_seed` keeps the wardrobe."""
-
-    image_size: int = Field(ge=32, le=1024, description="side of label map and photo, pixels")
-    pairs: Counts
-    tops: int = Field(ge=1, le=24)
-    bottoms: int = Field(ge=1, le=24)
-    skins: int = Field(ge=1, le=12)
-    hairs: int = Field(ge=1, le=12)
-    shoes: int = Field(ge=1, le=12)
-    height_range: tuple[float, float] = Field(description="a standing person's height, of the side")
-    views: Shares[ViewName]
-    poses: Shares[PoseName]
-    limb_thickness: float = Field(ge=0.5, le=2.0, description="times life")
-    head_size: float = Field(ge=0.5, le=2.0, description="times life")
-
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        low, high = self.height_range
-        if not 0.2 <= low <= high <= 1.0:
-            raise ValueError(f"height_range: found [{low:g}, {high:g}], allowed is 0.2 <= lowest <= highest <= 1")
-        return self
-
-    @property
-    def items(self) -> Items:
-        """Number of items of each kind."""
-        return Items(self.tops, self.bottoms, self.skins, self.hairs, self.shoes)
 
 
 def write_catalogue(

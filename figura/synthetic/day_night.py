@@ -13,12 +13,12 @@ from pathlib import Path
 import cv2
 import numpy as np
 
-from figura.synthetic.catalogue import BULB, CatalogueSettings, draw_room, fall_off, lit, save, stage
+from figura.synthetic.canvas import OVERSAMPLING
+from figura.synthetic.catalogue import BULB, draw_room, fall_off, lit, save, stage
 from figura.synthetic.identity import Colour
 from figura.synthetic.processes import in_processes
 from figura.synthetic.randomness import SPLITS, Split, Stream, generator
-from figura.synthetic.scene import OVERSAMPLING
-from figura.synthetic.settings import Counts
+from figura.synthetic.settings import CatalogueSettings, Counts
 
 OFF: Colour = (246, 248, 248)  # the lamp's bulb by day
 FRAME: Colour = (225, 228, 230)

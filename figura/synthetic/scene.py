@@ -7,14 +7,13 @@ import cv2
 import numpy as np
 
 from figura.synthetic.background import draw_background
-from figura.synthetic.canvas import Canvas, Part, instance_of, part_of
+from figura.synthetic.canvas import OVERSAMPLING, Canvas, Part, instance_of, part_of
 from figura.synthetic.figure import Figure
 from figura.synthetic.randomness import Split, Stream, generator
 from figura.synthetic.resampling import enlarge, linear
 from figura.synthetic.settings import SyntheticSettings
 from figura.synthetic.staging import Actor, Stage, draw_actors
 
-OVERSAMPLING = 2  # drawn at twice the size and downsampled by area, for clean edges
 _FACE: tuple[frozenset[Part], ...] = (frozenset({Part.HEAD}),) * 5
 # for each keypoint in COCO's order, the parts of the joint
 OWN = _FACE + tuple(

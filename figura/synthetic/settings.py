@@ -1,6 +1,6 @@
-"""The settings of the synthetic dataset; their values are in `data/params.yaml`."""
+"""The settings of drawn datasets; their values are in `data/params.yaml`."""
 
-from typing import Annotated, Literal, Self, TypeVar
+from typing import Annotated, Literal, NamedTuple, Self, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
@@ -72,3 +72,42 @@ class SyntheticSettings(DrawnSettings):
             if people < most:
                 raise ValueError(f"identities.{split}: {people} are too few for scenes of {most} different people")
         return self
+
+
+class Items(NamedTuple):
+    """A number for each kind of item: how many there are, or the index of the one that a person wears."""
+
+    tops: int
+    bottoms: int
+    skins: int
+    hairs: int
+    shoes: int
+
+
+class CatalogueSettings(DrawnSettings):
+    """The settings of the catalogue pairs; their values are in `data/params.yaml`. `test_seed` keeps the wardrobe."""
+
+    image_size: int = Field(ge=32, le=1024, description="side of label map and photo, pixels")
+    pairs: Counts
+    tops: int = Field(ge=1, le=24)
+    bottoms: int = Field(ge=1, le=24)
+    skins: int = Field(ge=1, le=12)
+    hairs: int = Field(ge=1, le=12)
+    shoes: int = Field(ge=1, le=12)
+    height_range: tuple[float, float] = Field(description="a standing person's height, of the side")
+    views: Shares[ViewName]
+    poses: Shares[PoseName]
+    limb_thickness: float = Field(ge=0.5, le=2.0, description="times life")
+    head_size: float = Field(ge=0.5, le=2.0, description="times life")
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        low, high = self.height_range
+        if not 0.2 <= low <= high <= 1.0:
+            raise ValueError(f"height_range: found [{low:g}, {high:g}], allowed is 0.2 <= lowest <= highest <= 1")
+        return self
+
+    @property
+    def items(self) -> Items:
+        """Number of items of each kind."""
+        return Items(self.tops, self.bottoms, self.skins, self.hairs, self.shoes)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import cv2
 import numpy as np
@@ -25,6 +25,7 @@ from figura.synthetic.identity import (
     skin_colour,
 )
 from figura.synthetic.randomness import SPLITS, Stream, generator, pick
+from figura.synthetic.settings import Items
 
 Item = TypeVar("Item")
 
@@ -37,16 +38,6 @@ RESERVED: tuple[Colour, ...] = (BLACK, FLOOR, LAMP, WOOD, LIPS, *((grey, grey, g
 CANDIDATES = 40  # per item; the one most different from earlier items is used
 SKIRT_SHARE = 0.34
 PERIODS = (0.13, 0.2)  # of the standing height; of patterns, coarse enough for small photos
-
-
-class Items(NamedTuple):
-    """A number for each kind of item: how many there are, or the index of the one that a person wears."""
-
-    tops: int
-    bottoms: int
-    skins: int
-    hairs: int
-    shoes: int
 
 
 @dataclass(frozen=True, slots=True)

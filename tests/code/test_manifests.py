@@ -79,8 +79,11 @@ def loading(instance: Instance) -> str:
     name = instance.script.removeprefix("stages.")
     lines = [WATCHED, "from pathlib import Path", f"import {instance.script}"]
     for file in (f"stages/{name}.py", *(["figura/preparation/prepare.py"] if name == "prepare" else [])):
-        tree = ast.parse((ROOT / file).read_text())  # with imports inside of functions, for all kinds of datasets
+        tree = ast.parse((ROOT / file).read_text())  # with imports inside of functions
         lines += [ast.unparse(one) for one in ast.walk(tree) if isinstance(one, ast.Import | ast.ImportFrom)]
+    if name == "prepare":
+        lines += ["from figura.preparation.prepare import KINDS"]
+        lines += [f"importlib.import_module(KINDS + '.' + read_dataset({instance.command[-1]!r}).kind)"]
     if "figura.launch" in instance.command:
         lines += ["import figura.launch.__main__, figura.launch.processes"]
     if instance.recipes:
@@ -98,6 +101,35 @@ def test_a_manifest_names_exactly_what_the_stage_loads(instance: Instance, monke
     loaded = {file.relative_to(ROOT).as_posix() for file in files if len(ast.parse(file.read_text()).body) > 1}
     named = {path for path in code_of_instance(instance, INSTANCES).files if path.endswith(".py")}
     assert loaded == named
+
+
+@pytest.mark.parametrize(
+    ("file", "stale"),
+    [
+        ("formats/yolo.py", {"crowd"}),
+        ("formats/exports.py", {"crowd", "market"}),
+        ("preparation/kinds/market1501.py", {"market"}),
+        ("synthetic/scene.py", {"people"}),
+        ("synthetic/catalogue.py", {"pairs"}),
+        ("synthetic/wardrobe.py", {"pairs"}),
+        ("preparation/people.py", {"people", "crowd", "market"}),
+        ("preparation/pairs.py", {"pairs", "maps"}),
+        ("preparation/unpaired.py", set()),
+        ("preparation/prepare.py", {"people", "pairs", "crowd", "market", "maps"}),
+    ],
+)
+def test_an_edit_makes_the_datasets_of_its_kind_stale(
+    file: str, stale: set[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    kinds = {"people": "synthetic", "pairs": "catalogue", "crowd": "coco", "market": "market1501", "maps": "paired"}
+    (tmp_path / "kinds.yaml").write_text(json.dumps({"datasets": {key: {"kind": one} for key, one in kinds.items()}}))
+    command = ("python", "-m", "stages.prepare")
+    codes = {
+        name: code_of_instance(Instance(name, (*command, name), (), (), (("kinds.yaml", f"datasets.{name}"),)), [])
+        for name in kinds
+    }
+    assert {name for name, code in codes.items() if f"figura/{file}" in code.files} == stale
 
 
 def test_manifests_in_git_are_those_of_the_code() -> None:

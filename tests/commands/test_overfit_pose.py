@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from figura.base.exit_status import run
-from figura.synthetic import SyntheticSettings, write_synthetic
+from figura.synthetic.settings import SyntheticSettings
+from figura.synthetic.writer import write_synthetic
 from models.pose.overfit import main
 from models.pose.overfitting import distance
 

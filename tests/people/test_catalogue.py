@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from figura.synthetic.catalogue import WALL, CatalogueSettings, draw_pair, write_catalogue
+from figura.synthetic.catalogue import WALL, draw_pair, write_catalogue
+from figura.synthetic.settings import CatalogueSettings
 from figura.synthetic.wardrobe import RESERVED, Wardrobe, draw_wardrobe, label_colours
 
 SIDE = 64

@@ -16,17 +16,18 @@ from pycocotools.coco import COCO
 from pydantic import ValidationError
 
 from figura.formats.coco import KEYPOINTS
-from figura.synthetic import SyntheticSettings, staging, write_synthetic
+from figura.synthetic import staging
 from figura.synthetic.canvas import Canvas, instance_of
-from figura.synthetic.catalogue import CatalogueSettings, write_catalogue
+from figura.synthetic.catalogue import write_catalogue
 from figura.synthetic.day_night import write_day_night
 from figura.synthetic.figure import build
 from figura.synthetic.identity import draw_identity
 from figura.synthetic.pose import Pose, draw_pose, place
 from figura.synthetic.resampling import cubic, enlarge, linear, sample
 from figura.synthetic.scene import compose, draw_scene
-from figura.synthetic.settings import Counts
+from figura.synthetic.settings import CatalogueSettings, Counts, SyntheticSettings
 from figura.synthetic.staging import Stage, draw_actors, overlap, stand
+from figura.synthetic.writer import write_synthetic
 
 SIDE = 400
 
@@ -214,9 +215,9 @@ CATALOGUE = CatalogueSettings(
 HASHES = f"""
 import hashlib, json, sys
 import cv2, numpy as np
-from figura.synthetic import SyntheticSettings
+from figura.synthetic.settings import CatalogueSettings, SyntheticSettings
 from figura.synthetic.writer import annotations
-from figura.synthetic.catalogue import CatalogueSettings, draw_pair
+from figura.synthetic.catalogue import draw_pair
 from figura.synthetic.scene import draw_scene
 
 cv2.setNumThreads(1)

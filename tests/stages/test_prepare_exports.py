@@ -15,7 +15,7 @@ from figura.formats.coco import FLIP, KEYPOINTS
 from figura.formats.exports import open_export
 from figura.formats.keypoint_sets import SETS
 from figura.preparation.datasets import read_dataset
-from figura.preparation.matching import PictureNames
+from figura.preparation.picture_names import PictureNames
 from figura.preparation.prepare import prepare
 from stages.prepare import main
 
