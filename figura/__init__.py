@@ -1,4 +1,4 @@
-"""Image models trained with many losses, as one reproducible DVC pipeline: `figura --help`, `figura.load`.
+"""Image models trained with many losses, as one reproducible pipeline: `figura --help`, `figura.load`.
 
 What it trains are the systems in the package `models`, its own and those of a project: `figura.systems` finds them.
 """

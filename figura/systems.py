@@ -19,7 +19,7 @@ SHIPPED = "figura.models"
 """The package of the shipped systems, unless `models` is: `in_repository`."""
 IN_WHEEL = Path(__file__).with_name("project")
 PROJECT = IN_WHEEL if IN_WHEEL.is_dir() else Path(__file__).parents[1]
-"""The project that ships with figura: `dvc.yaml`, `params.yaml`, `recipes`, `stages`, `models`, ..."""
+"""The project that ships with figura: its pipeline, `params.yaml`, `recipes`, `stages`, `models`, ..."""
 CLASS = re.compile(r"^class (\w+)\b", re.MULTILINE)
 
 

@@ -109,6 +109,15 @@ def test_no_room_imports_a_higher_one() -> None:
     assert [(room, one) for room in floors for one in BELOW[room] if floors.index(one) >= floors.index(room)] == []
 
 
+def test_one_room_knows_dvc() -> None:
+    """Elsewhere: the constants that messages name, the cache below `base`, trackers, help, and what starts projects."""
+    names = [path for path in FILES if path.parts[0] == "figura" and path.parts[1] != "pipeline"]
+    naming = [path.as_posix() for path in names if "dvc" in (ROOT / path).read_text().lower()]
+    assert len(naming) <= 12, naming
+    imports = re.compile(r"^\s*(from|import) dvc\b", re.MULTILINE)
+    assert [path for path in naming if imports.search((ROOT / path).read_text())] == []
+
+
 def test_systems_are_flat() -> None:
     """`ls models` shows them; only the decoder of poses has a folder of its own."""
     folders = {path.parent.relative_to(ROOT / "models").as_posix() for path in (ROOT / "models").rglob("*.py")}

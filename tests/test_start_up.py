@@ -19,8 +19,9 @@ from dvc.env import DVC_STAGE
 
 from figura.base.errors import EXTRA, UserError
 from figura.base.yaml12 import to_yaml
-from figura.pipeline.causes import causes, format_causes, print_causes, read_lock
+from figura.pipeline.causes import causes, format_causes, print_causes
 from figura.pipeline.dag import Instance
+from figura.pipeline.lock import read_lock
 from figura.pipeline.manifests import KEPT
 
 ROOT = Path(__file__).parents[1]

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from figura.base.errors import UserError
+from figura.base.errors import CHECKOUT, UserError
 from figura.base.files import open_regular, read_bytes
 
 SUMS = "SHA256SUMS"
@@ -69,7 +69,7 @@ def refuse_damaged(path: Path) -> None:
     if not sums.exists():
         return
     advice = (
-        f"get the folder again (`rm -r {folder} && dvc checkout {folder}`), or train again; if you changed it "
+        f"get the folder again (`rm -r {folder} && {CHECKOUT} {folder}`), or train again; if you changed it "
         f"yourself, remove {SUMS}"
     )
     listed = read_sums(folder, advice)

@@ -12,6 +12,8 @@ LENGTH = 1000
 """Maximum characters of a printed line: its end, which has the advice, and as much of its beginning as fits."""
 LINES = 50
 DISTRIBUTION = "figura-dvc"  # on PyPI, where `figura` is another project's
+REPRO, CHECKOUT, PULL, ADD, EXPERIMENT = "dvc repro", "dvc checkout", "dvc pull", "dvc add", "dvc exp run"
+"""Commands that messages tell to run: to make, restore, fetch or add data, and to try a setting."""
 EXTRA = ("dvc", "dvclive", "jinja2", "matplotlib", "pandas", "pycocotools", "ruamel", "torchmetrics")
 """Modules of the extra `train`."""
 WORD = 100  # characters of a word that has a nearest spelling

@@ -27,6 +27,7 @@ from typing import Any, NoReturn
 from figura.base.errors import (
     DISTRIBUTION,
     EXTRA,
+    REPRO,
     Interrupted,
     UserError,
     after_signal,
@@ -54,7 +55,7 @@ LOST_RANK = re.compile(
     r"gloo/transport/.{,200}(?:Connection (?:closed|reset) by peer|Broken pipe)|remote process exited"
 )
 """Messages of PyTorch, Gloo or NCCL in the surviving processes."""
-LEFT_ALONE = "another process of this run ended, and its own lines say why; `dvc repro` runs the stage again"
+LEFT_ALONE = f"another process of this run ended, and its own lines say why; `{REPRO}` runs the stage again"
 
 
 def run(main: Callable[[list[str]], None], argv: list[str] | None = None) -> int:
@@ -245,7 +246,7 @@ class _Signals:
         if self.received[-1] == signal.SIGINT:
             return KeyboardInterrupt()
         name = signal.Signals(self.received[-1]).name
-        return Interrupted(f"{name}; this stage begins again at the next `dvc repro`")
+        return Interrupted(f"{name}; this stage begins again at the next `{REPRO}`")
 
     def unraisable(self, unraisable: "sys.UnraisableHookArgs") -> None:
         """Resend a signal whose exception Python swallowed in a finalizer or a weak reference's callback."""

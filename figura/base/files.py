@@ -218,7 +218,7 @@ def git(*arguments: str) -> str | None:
         return None
 
 
-def dvc_cache(start: Path) -> Path | None:
+def cache_around(start: Path) -> Path | None:
     """Return the folder of the cache of the DVC repository around a folder; None if there is none.
 
     Only the repository's own configuration is read (`.dvc/config`, `.dvc/config.local`). A relative `cache.dir` is one
@@ -253,7 +253,7 @@ def real_path(path: Path, root: Path) -> Path | None:
 @cache
 def _cached_files(root: Path) -> Path | None:
     """Return the folder of the files in the cache of the DVC repository around a folder; None without one."""
-    folder = dvc_cache(root)
+    folder = cache_around(root)
     return None if folder is None else Path(os.path.realpath(folder / "files/md5"))
 
 

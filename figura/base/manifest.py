@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from figura.base.errors import UserError
+from figura.base.errors import REPRO, UserError
 from figura.base.files import read_json
 
 MANIFEST = "manifest.json"
@@ -23,7 +23,7 @@ def read_manifest(root: Path) -> dict[str, Any]:
 
 def advice_of(root: Path) -> str:
     """Return advice about a damaged prepared dataset."""
-    return f"run `dvc repro --force prepare@{root.name}`"
+    return f"run `{REPRO} --force prepare@{root.name}`"
 
 
 def no_manifest(root: Path) -> UserError:

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import yaml
 
-from figura.base.errors import UserError
+from figura.base.errors import REPRO, UserError
 from figura.base.files import read_text
 
 LARGEST = 2**20  # bytes of a file; a recipe has about 10,000
@@ -73,8 +73,8 @@ def refuse_conflicts(text: str, source: str) -> None:
     for number, line in enumerate(text.splitlines(), 1):
         if line.startswith("<<<<<<< "):
             raise UserError(
-                f"{source}:{number}: a conflict that git could not merge; keep one side of each (of dvc.lock, either), "
-                "remove the lines <<<<<<<, ======= and >>>>>>>, then run `dvc repro`"
+                f"{source}:{number}: a conflict that git could not merge; keep one side of each (of a lock file, "
+                f"either), remove the lines <<<<<<<, ======= and >>>>>>>, then run `{REPRO}`"
             )
 
 
@@ -123,14 +123,14 @@ def _faults(node: yaml.Node, depth: int) -> Iterator[tuple[yaml.Node, str]]:
     names = set[str]()
     for key, _ in node.value if isinstance(node, yaml.MappingNode) else ():
         if key.tag not in (TEXT, MERGE) or not key.value:
-            yield key, "a key that is no text, which DVC cannot show; write it in quotes"
+            yield key, "a key that is no text; write it in quotes"
         if key.value in names:
             yield key, f"a key stands twice: {key.value}"
         names.add(key.value)
 
 
 class _Dumper(yaml.SafeDumper):
-    """Not libyaml's: DVC hashes resolved recipes, which must be equal on every machine."""
+    """Not libyaml's: resolved recipes are hashed, which must be equal on every machine."""
 
     yaml_implicit_resolvers = RESOLVERS
 

@@ -1,4 +1,4 @@
-"""Say what is wrong with recipes before anything runs: `figura check [RECIPE ...]`, by default those of `dvc.yaml`.
+"""Say what is wrong with recipes before anything runs: `figura check [RECIPE ...]`, by default those of the project.
 
 With `--resolved` it prints each recipe whole instead: what entries extend, defaults, and facts of the data filled in.
 
@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from figura.base.error_collector import ErrorCollector
-from figura.base.errors import UserError, printable
+from figura.base.errors import PULL, REPRO, UserError, printable
 from figura.base.yaml12 import read_yaml, to_yaml
 from figura.commands import parser_of
 from figura.pipeline.dag import PIPELINE, entries, instances
-from figura.pipeline.untracked_files import covers, find_untracked
+from figura.pipeline.untracked_files import covers, find_untracked, is_added
 from figura.recipe.dotted_keys import texts
 from figura.recipe.load import check_recipe, load_recipe
 from figura.recipe.picture_sizes import other_sizes
@@ -69,8 +69,8 @@ def absent(recipe: Recipe, errors: ErrorCollector) -> list[str]:
     outs, stages = list[str](), dict[str, dict[str, Any]]()
     if PIPELINE.is_file():
         outs, stages = [out for one in instances(read_yaml(PIPELINE)) for out in one.outs], entries("recipes")
-    commands = {path: "dvc repro" for path, key in weights(recipe).items() if _is_missing(path, key, outs, errors)}
-    commands |= {root: f"dvc repro prepare@{Path(root).name}" for root in unprepared(recipe, outs, errors)}
+    commands = {path: REPRO for path, key in weights(recipe).items() if _is_missing(path, key, outs, errors)}
+    commands |= {root: f"{REPRO} prepare@{Path(root).name}" for root in unprepared(recipe, outs, errors)}
     for name, entry in stages.items():
         if Path(entry["params"]) == recipe.path:
             find_untracked(recipe, "train", name, errors)
@@ -87,7 +87,7 @@ def _is_missing(path: str, key: str, outs: list[str], errors: ErrorCollector) ->
     """Whether a stage is to write a file that is missing; one that no stage writes is an error."""
     if os.path.exists(path) or covers(outs, path):
         return not os.path.exists(path)
-    pull = f"; `dvc pull {path}` fetches it" if os.path.isfile(f"{path}.dvc") else ""
+    pull = f"; `{PULL} {path}` fetches it" if is_added(path) else ""
     errors.add(key, f"{path}: no such file{pull}")
     return False
 

@@ -2,8 +2,8 @@
 
 MODEL is a name of the list below, the folder of a run (runs/pose), or a model (runs/pose/checkpoints/step-000200). A
 FILE is an image, a folder (all images below it), a quoted pattern such as 'photos/**/*.jpg', or a video. The section
-`predict` of the recipe says which mode runs and what is written; `evaluate` defines the mode. It is the recipe of
-dvc.yaml or of the model, unless a params file stands before MODEL: `figura predict recipes/pose.yaml runs/pose FILE`.
+`predict` of the recipe says which mode runs and what is written; `evaluate` defines the mode. It is the project's
+recipe, or the model's, unless a params file stands before MODEL: `figura predict recipes/pose.yaml runs/pose FILE`.
 Results are FOLDER/<name>.<what>.<suffix>: for poses, JSON (in pixels of the upright image) and overlays. The overlays
 of a video's frames are a video, FOLDER/<name>.<what>.webm, as long as it; `--frames` writes one picture a frame.
 FOLDER/predictions.csv lists them: name, file, image_id (the number of the photo, as in COCO results), frame of a video.

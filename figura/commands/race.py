@@ -20,17 +20,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from figura.base.errors import UserError
-from figura.base.files import dvc_cache, git
+from figura.base.files import cache_around, git
 from figura.base.tables import as_text
 from figura.base.yaml12 import read_yaml
 from figura.commands import parser_of
+from figura.pipeline.calls import COMMAND
 from figura.pipeline.dag import recipe_file
 from figura.recipe.schema_check import check_schema
 
 if TYPE_CHECKING:
     from figura.commands.rungs import Settings, Standing
 
-DVC = (sys.executable, "-m", "dvc")
 SHARED = re.compile(r"^([\d,]+) of [\d,]+ iterations are those of ", re.MULTILINE)
 """The line of a training that goes on from a shared state."""
 ABOVE = "see the error above"
@@ -81,14 +81,14 @@ def main(arguments: list[str]) -> None:
     counts = _experiments({winner: seeds}, args.recipe, recipe.train.steps, "metrics")
     if counts.keys() != seeds.keys():
         raise UserError(f"{winner} failed; {ABOVE}")
-    subprocess.run([*DVC, "exp", "remove", "--quiet", *at_rungs], check=False)
+    subprocess.run([*COMMAND, "exp", "remove", "--quiet", *at_rungs], check=False)
     print(f"\n{winner} wins; {trained + sum(counts.values()):,} of {whole:,} iterations were trained")
     print("\n".join(f"dvc exp apply {name}" for name in seeds))
 
 
 def _check_cache() -> None:
     """Raise UserError if DVC could not make copies of this project: it writes the cache's path as ASCII there."""
-    cache = dvc_cache(Path.cwd())
+    cache = cache_around(Path.cwd())
     if cache is not None and not str(cache.absolute()).isascii():
         raise UserError(
             f"{cache}: has letters beyond ASCII, with which DVC's `exp run --temp` and `--queue` fail; set another "
@@ -130,9 +130,9 @@ def _experiments(settings: "Settings", recipe: str, steps: int, stage: str) -> d
     head = (git("rev-parse", "HEAD") or "").strip()
     for name, overrides in [one for seeds in settings.values() for one in seeds.items()]:
         if git("rev-parse", "--verify", "--quiet", f"refs/exps/{head[:2]}/{head[2:]}/{name}"):
-            subprocess.run([*DVC, "exp", "remove", "--quiet", name], check=True)
+            subprocess.run([*COMMAND, "exp", "remove", "--quiet", name], check=True)
         changes = [word for one in overrides for word in ("-S", one)]
-        command = [*DVC, "--wait-for-lock", "exp", "run", "--temp", "--name", name, *changes, f"{stage}@{recipe}"]
+        command = [*COMMAND, "--wait-for-lock", "exp", "run", "--temp", "--name", name, *changes, f"{stage}@{recipe}"]
         status, said = _run(command)
         if not status:
             shared = SHARED.search(said)

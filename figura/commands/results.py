@@ -5,12 +5,16 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from figura.base.errors import EXPERIMENT
 from figura.base.exit_status import run
 from figura.base.files import read_json
 from figura.report.verdicts import verdicts
 
-NEXT = """pictures: plots/*/pictures/
-next: source .venv/bin/activate, then `figura report` (one page of everything) or `dvc exp run -S losses.KL.weight=2`"""
+NEXT = (
+    "pictures: plots/*/pictures/\n"
+    "next: source .venv/bin/activate, then `figura report` (one page of everything) or "
+    f"`{EXPERIMENT} -S losses.KL.weight=2`"
+)
 
 
 def main(_: list[str]) -> None:

@@ -7,15 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from dvc.exceptions import DvcException
-from dvc.utils.cli_parse import to_path_overrides
-from dvc.utils.hydra import get_hydra_sweeps
-from hydra.errors import HydraException
-
-from figura.base.errors import UserError, one_line
+from figura.base.errors import UserError
 from figura.base.files import short_name
 from figura.commands.compare.comparison import compare_revisions
 from figura.engine.build import on_split_of
+from figura.pipeline.calls import crossed
 from figura.pipeline.revisions import SEED, Files
 from figura.recipe.schema import Recipe
 from figura.report.resampling import (
@@ -33,7 +29,7 @@ Settings = dict[str, dict[str, list[str]]]
 
 
 def settings_of(grid: Sequence[str], recipe: str, file: Path) -> Settings:
-    """Return the settings of a grid, in the grammar of `dvc exp run -S`; a key without a file is one of the recipe.
+    """Return the settings of a grid, in the grammar of `-S`; a key without a file is one of the recipe.
 
     Raises:
         UserError: an override is not readable, or sets `train.steps`; there is one setting, or one stands twice.
@@ -41,12 +37,8 @@ def settings_of(grid: Sequence[str], recipe: str, file: Path) -> Settings:
     overrides = [one if ":" in one.partition("=")[0] else f"{file}:{one}" for one in grid]
     if any(one.partition(":")[2].lstrip("+").startswith("train.steps=") for one in overrides):
         raise UserError(f"-S train.steps: the race sets it; write the whole length into {file}")
-    try:
-        crossed = get_hydra_sweeps(to_path_overrides(overrides))
-    except (HydraException, DvcException) as error:
-        raise UserError(f"-S: {one_line(str(error))}") from None
     settings: Settings = {}
-    for by_file in crossed:
+    for by_file in crossed(overrides):
         run = [f"{path}:{text}" for path, texts in by_file.items() for text in texts]
         shown = [one.removeprefix(f"{file}:") for one in run]
         seeds = settings.setdefault(" ".join(one for one in shown if not one.startswith(f"{SEED}=")), {})

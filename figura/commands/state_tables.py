@@ -1,17 +1,14 @@
 """The table of `figura states --queue`: what the queued experiments will train."""
 
-import json
-import subprocess
-import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
-from figura.base.errors import UserError
+from figura.base.errors import EXPERIMENT, UserError
 from figura.base.files import git
 from figura.base.yaml12 import parse_yaml
 from figura.engine.build import build_callbacks, build_datasets
 from figura.engine.data import Loaders
+from figura.pipeline.calls import experiments
 from figura.recipe.load import check_recipe
 from figura.recipe.prefix import Prefixes, digest
 from figura.recipe.schema import Recipe
@@ -20,31 +17,20 @@ from figura.training.states import kept_knots, thinned
 
 def queued() -> dict[str, Recipe]:
     """Return the recipes of the queued experiments, by name, in their order. Raises UserError if there are none."""
-    commit = next(one for one in exp_show() if one["rev"] != "workspace")
-    experiments = commit["experiments"] or ()
-    revisions = [commit, *(one["revs"][0] for one in experiments)]
+    commit = next(one for one in experiments() if one["rev"] != "workspace")
+    queue = commit["experiments"] or ()
+    revisions = [commit, *(one["revs"][0] for one in queue)]
     shown = [known for one in revisions if (known := (one["data"] or {}).get("params"))]
     files = [file for file in shown[-1] if any(one.get(file) != shown[-1][file] for one in shown)]
     recipes = {}
-    for one in experiments:
+    for one in queue:
         for file in files if (one["executor"] or {}).get("state") == "queued" else ():
             content = parse_yaml(git("show", f"{one['revs'][0]['rev']}:./{file}") or "", file)
             if "train" in content:  # not data/params.yaml
                 recipes[f"{one['name']} {file}"] = check_recipe(content, Path(file))
     if not recipes:
-        raise UserError("no experiment is queued: `dvc exp run --queue`")
+        raise UserError(f"no experiment is queued: `{EXPERIMENT} --queue`")
     return recipes
-
-
-def exp_show() -> Any:
-    """Return the parsed output of `dvc exp show --json`. Raises UserError if DVC fails."""
-    import dvc  # noqa: F401  # where it is not installed, this says so
-
-    command = [sys.executable, "-m", "dvc", "exp", "show", "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise UserError(f"dvc exp show: {done.stderr.strip()}")
-    return json.loads(done.stdout)
 
 
 def planned(recipes: Mapping[str, Recipe]) -> Iterator[tuple[str, str, str]]:

@@ -25,9 +25,9 @@ def main(arguments: list[str]) -> None:
 
         print(as_text([("experiment", "iterations", "to train"), *planned(queued())]))
         return
-    store = StateStore.beside_dvc()
+    store = StateStore.of_project()
     if store is None or not store.folder.is_dir():
-        why = f"no DVC repository, or {SWITCH} is off" if store is None else f"no {store.folder}"
+        why = f"no cache of a pipeline, or {SWITCH} is off" if store is None else f"no {store.folder}"
         print(f"no states: {why}")
         return
     if args.prune is not None:

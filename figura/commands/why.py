@@ -1,25 +1,24 @@
-"""List why stages would run: `figura why [STAGE ...]`, such as train@pose; by default all stages of `dvc.yaml`.
+"""List why stages would run: `figura why [STAGE ...]`, such as train@pose; by default all stages.
 
-For each stage that DVC would run: the settings, files of code, packages and data that differ from its last run in
-`dvc.lock`, and the stages that may follow it. `dvc repro` prints the same lines when a stage begins. Brings the
-manifests in code/ up to date first, as `dvc repro` does; after that, `dvc status` and `dvc repro --dry` know of changed
-code as well.
+For each stage that would run: the settings, files of code, packages and data that differ from its last
+run, and the stages that may follow it. A stage prints the same lines when it begins. Brings the manifests in code/ up
+to date first, as a run of the pipeline does.
 """
 
 import json
-import subprocess
-import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from figura.base.errors import UserError, nearest, one_line, printable
+from figura.base.errors import UserError, nearest, printable
 from figura.base.files import read_text
 from figura.base.yaml12 import read_yaml
 from figura.commands import parser_of
 from figura.pipeline.accepted import acceptances
-from figura.pipeline.causes import causes, read_lock
+from figura.pipeline.calls import status
+from figura.pipeline.causes import causes
 from figura.pipeline.dag import PIPELINE, Instance, instances
+from figura.pipeline.lock import read_lock
 from figura.pipeline.manifests import refresh
 
 STARTING = 10
@@ -48,10 +47,10 @@ def main(arguments: list[str]) -> None:
 
 
 def chosen_stages(asked: Collection[str]) -> tuple[list[Instance], list[Instance]]:
-    """Return the named stages of `dvc.yaml`, by default all, and all of them; what others follow comes first.
+    """Return the named stages, by default all, and all of them; what others follow comes first.
 
     Raises:
-        UserError: there is no `dvc.yaml`, or no such stage.
+        UserError: there is no pipeline, or no such stage.
     """
     if not PIPELINE.is_file():
         raise UserError(f"{PIPELINE.absolute()}: no such file; go to the root of a project")
@@ -63,25 +62,13 @@ def chosen_stages(asked: Collection[str]) -> tuple[list[Instance], list[Instance
     return [one for one in known if not asked or one.name in asked or one.name.partition("@")[0] in asked], known
 
 
-def status(targets: Sequence[str]) -> dict[str, list[Any]]:
-    """Return what `dvc status` says of each of these stages, or of all. Raises UserError if DVC fails."""
-    import dvc  # noqa: F401  # where it is not installed, this says so
-
-    command = [sys.executable, "-m", "dvc", "status", "--json", *targets]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise UserError(f"dvc status: {one_line(done.stderr.strip())}")
-    stages: dict[str, list[Any]] = json.loads(done.stdout or "{}")
-    return stages
-
-
 def only_code(instance: Instance, said: list[Any]) -> bool:
-    """Whether a stage is stale through its code or packages alone, by what DVC says of it."""
+    """Whether a stage is stale through its code or packages alone, by what its status says."""
     return said == [{"changed deps": {str(instance.manifest): "modified"}}]
 
 
 def lines(instance: Instance, said: list[Any], lock: Mapping[str, Any], known: Sequence[Instance]) -> list[str]:
-    """Return the lines of a stage; `said` is what DVC says of it."""
+    """Return the lines of a stage; `said` is its status."""
     found = [line for line in causes(instance, lock) if not line.startswith("no setting or code differs")]
     kinds = {kind: paths for one in said if isinstance(one, dict) for kind, paths in one.items()}
     told = " ".join(found)

@@ -235,7 +235,7 @@ def _of_xml(path: Path) -> str:
 
 
 def json_files(folder: Path) -> list[Path]:
-    """Return the JSON files below a folder, sorted, without hidden ones and links, except to DVC's cache."""
+    """Return the JSON files below a folder, sorted, without hidden ones and links, except to the cache."""
     found = []
     for parent, folders, names in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith("."))

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from figura.base.errors import UserError, nearest
+from figura.base.errors import REPRO, UserError, nearest
 from figura.base.files import read_bytes, read_json, sha256
 from figura.base.manifest import MANIFEST, advice_of, no_manifest, read_manifest
 
@@ -41,13 +41,13 @@ def without_split(root: Path, split: str) -> str:
     if prepared and (splits := splits_of(root)):
         return (
             f"{root} has the splits {', '.join(splits)}{nearest(split, splits)}; bring {split!r} to "
-            f"`datasets.{root.name}` in data/params.yaml and run `dvc repro prepare@{root.name}`"
+            f"`datasets.{root.name}` in data/params.yaml and run `{REPRO} prepare@{root.name}`"
         )
     others = sorted(path.parent.name for path in root.parent.glob(f"*/{MANIFEST}") if path.parent != root)
     known = f"; {root.parent} has {', '.join(others)}{nearest(root.name, others)}" if others else ""
     if root.is_dir() and not prepared:
         return f"{root} is no prepared dataset, which has a {MANIFEST}{known}"
-    return f"run `dvc repro prepare@{root.name}`{known}"
+    return f"run `{REPRO} prepare@{root.name}`{known}"
 
 
 def read_facts(root: Path) -> dict[str, Any]:
@@ -59,9 +59,9 @@ def read_facts(root: Path) -> dict[str, Any]:
     path = root / FACTS
     if not path.exists():
         return {}
-    facts = read_json(path, f"run `dvc repro prepare@{root.name}`")
+    facts = read_json(path, f"run `{REPRO} prepare@{root.name}`")
     if not isinstance(facts, dict):
-        raise UserError(f"{path}: found {str(facts)[:80]!r}; expected a map; run `dvc repro prepare@{root.name}`")
+        raise UserError(f"{path}: found {str(facts)[:80]!r}; expected a map; run `{REPRO} prepare@{root.name}`")
     return facts
 
 

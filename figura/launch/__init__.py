@@ -1,6 +1,6 @@
 """Start a stage on the hardware at hand, one machine or several: `python -m figura.launch STAGE [ARGUMENT ...]`.
 
-The command is the same everywhere, so a change of hardware changes nothing that DVC tracks.
+The command is the same everywhere, so a change of hardware changes nothing that is tracked.
 
 - The stage runs as one process for each visible GPU of the machine, or as one process without a GPU. A training takes
   fewer where the batch does not divide evenly. `FIGURA_PROCESSES` sets the number of processes on each machine, also on

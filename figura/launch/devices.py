@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from figura.base.errors import Interrupted, UserError
+from figura.base.errors import REPRO, Interrupted, UserError
 from figura.base.lock import LockedError, hold
 
 DEVICES = "FIGURA_DEVICES"
@@ -71,7 +71,7 @@ def take(kind: str, names: Sequence[str], count: int, held: ExitStack) -> list[s
         reported = busy
         time.sleep(random.SystemRandom().uniform(*SECONDS))
         if signal.sigpending() & set(Interrupted.signals):
-            raise Interrupted("stopped while it waited; this stage begins again at the next `dvc repro`")
+            raise Interrupted(f"stopped while it waited; this stage begins again at the next `{REPRO}`")
 
 
 def _folder() -> Path:

@@ -22,7 +22,7 @@ from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, PContext
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, ProcessFailure
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
-from figura.base.errors import Interrupted
+from figura.base.errors import REPRO, Interrupted
 from figura.base.exit_status import MARKER, ignore_signals, noop_handler, note_interruption
 from figura.launch import slurm
 
@@ -41,7 +41,7 @@ def start(command: list[str], count: int, meeting: str | None) -> int:
     succeeded, 75 or 130 if interrupted, and otherwise the stage's own, 1 or higher.
     """
     for one in HANDLED:
-        # Keep what the caller ignores (SIGHUP after `nohup`), but not SIGTERM and SIGUSR1, which DVC itself ignores.
+        # Keep what the caller ignores (SIGHUP after `nohup`), but not SIGTERM and SIGUSR1, which the pipeline ignores.
         if one in Interrupted.signals or signal.getsignal(one) != signal.SIG_IGN:
             signal.signal(one, _stop)
     if "LOGLEVEL" not in os.environ:
@@ -158,4 +158,4 @@ def explained(rank: int, failure: ProcessFailure) -> str:
     else:
         memory = ", as the system does where memory runs out" if failure.exitcode == -signal.SIGKILL else ""
         how = f"was killed by {failure.signal_name()}{memory}. The others were ended too"
-    return f"{who} {how}. `dvc repro` runs the stage again; a training goes on from its last resume point."
+    return f"{who} {how}. `{REPRO}` runs the stage again; a training goes on from its last resume point."

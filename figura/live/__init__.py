@@ -1,6 +1,6 @@
 """Monitoring of a training: causes of its run, sample sheets, online scores.
 
-It writes to `runs/<recipe>/live`, which DVC does not track, and changes no result.
+It writes to `runs/<recipe>/live`, which is not tracked, and changes no result.
 """
 
 from typing import TYPE_CHECKING

@@ -5,7 +5,7 @@ temporary dump; the scores are then computed from it. They run over a part of `e
 the dataset of the same name in `data.validation`; if no name is there, over `data.validation`. For settings are chosen
 by what a training shows, and not by test data.
 
-DVC's train stage does not depend on the sections `evaluate`, `metrics` and `runtime.scores`, so its outputs must not
+The stage `train` does not depend on the sections `evaluate`, `metrics` and `runtime.scores`, so its outputs must not
 depend on online scores: they change neither the weights, nor the history, nor the state of any random number generator.
 For the same reason, metrics go to `live/`, and a failing score is a warning and does not end the training.
 """

@@ -9,21 +9,21 @@ from typing import Any
 
 from figura.base.errors import UserError
 from figura.base.files import git
-from figura.base.yaml12 import read_yaml, refuse_conflicts
+from figura.base.yaml12 import read_yaml
+from figura.pipeline.calls import stage
 from figura.pipeline.dag import PIPELINE, Instance, instances
+from figura.pipeline.lock import Lock, read_lock
 from figura.pipeline.manifests import KEPT
 
-LOCK = Path("dvc.lock")
 MOST = 8
 """Maximum listed causes per kind."""
 LONGEST = 40  # characters of a value
 COMMITS = 200  # commits to search for an earlier manifest
-Lock = Mapping[str, Mapping[str, Any]]
 
 
 def print_causes() -> None:
     """Print why DVC runs this stage, once for all its processes; nothing outside of DVC."""
-    name = os.environ.get("DVC_STAGE", "")
+    name = stage() or ""
     if not name or os.environ.get("RANK", "0") != "0" or not PIPELINE.is_file():
         return
     for instance in instances(read_yaml(PIPELINE)):
@@ -36,24 +36,6 @@ def format_causes(name: str, found: list[str]) -> list[str]:
     if len(found) == 1:
         return [f"{name} runs: {found[0]}"]
     return [f"{name} runs, because these differ from dvc.lock:", *(f"  {line}" for line in found)]
-
-
-def read_lock() -> Lock:
-    """Return the stages in `dvc.lock`, by name; empty if the file is missing or unreadable.
-
-    Raises:
-        UserError: it has conflicts of a merge.
-    """
-    from ruamel.yaml import YAML  # lazy, because DVC alone needs it: trainings run where it is not installed
-    from ruamel.yaml.error import YAMLError
-
-    try:
-        return YAML(typ="safe").load(LOCK.read_bytes()).get("stages") or {}  # like DVC
-    except YAMLError:
-        refuse_conflicts(LOCK.read_text("utf-8", "replace"), str(LOCK))
-        return {}
-    except (OSError, AttributeError):
-        return {}
 
 
 def causes(instance: Instance, lock: Lock) -> list[str]:

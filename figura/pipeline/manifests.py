@@ -46,7 +46,7 @@ def refresh() -> list[Path]:
             return []
     except (OSError, ValueError, LookupError, TypeError):
         pass  # none yet, or of another version of this module
-    if os.environ.get("DVC_STAGE", "").rpartition(":")[2] != "code" and (readers := _readers()):
+    if (os.environ.get("DVC_STAGE") or "").rpartition(":")[2] != "code" and (readers := _readers()):
         from figura.base.errors import UserError
 
         # DVC records what a stage read when it ends: it would take the new manifest for that of the old code

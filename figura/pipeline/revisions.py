@@ -13,13 +13,13 @@ from figura.base.errors import UserError
 from figura.base.files import git, read_bytes
 from figura.base.yaml12 import parse_yaml
 from figura.pipeline.accepted import ACCEPTED, acceptances, manifests_in
+from figura.pipeline.lock import LOCK
 from figura.recipe.dotted_keys import leaves
 
 if TYPE_CHECKING:
     from dvc.api import DVCFileSystem
 
 WORKSPACE = "workspace"
-LOCK = "dvc.lock"
 ABSENT = "-"
 SEED = "seed"
 DATABASES = "the databases of DVC, in .dvc/tmp or at core.site_cache_dir"
@@ -92,7 +92,7 @@ class Files:
         """
         if self.system is None:
             return self.find(folder)
-        made = re.findall(r"^ *- path: (.+)$", self.read_text(LOCK) or "", re.MULTILINE)
+        made = re.findall(r"^ *- path: (.+)$", self.read_text(LOCK.as_posix()) or "", re.MULTILINE)
         return self.find(folder) if any(PurePosixPath(folder).is_relative_to(path) for path in made) else []
 
     def hashes(self, folder: str) -> dict[str, str | None]:
@@ -166,7 +166,7 @@ def read_revision(files: Files, recipe: str, scratch: Path) -> Revision:
             cache or on a remote.
     """
     name, dump = files.name, f"runs/{recipe}/dump"
-    lock = files.read_text(LOCK)
+    lock = files.read_text(LOCK.as_posix())
     if lock is None:
         raise UserError(f"{name}: it has no {LOCK}; run `dvc repro metrics@{recipe}` there and commit it")
     accepted = files.read_text(ACCEPTED.as_posix()) or ""

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from figura.base.error_collector import ErrorCollector
 from figura.base.yaml12 import read_yaml
+from figura.pipeline.calls import stage as running
 from figura.pipeline.dag import PIPELINE, Instance, instances
 from figura.recipe.resolved import named_files
 from figura.recipe.schema import RESULT_SECTIONS, Recipe
@@ -43,7 +44,7 @@ def refuse_untracked(recipe: Recipe) -> None:
 
     Training also checks the files of later stages, so that errors do not appear only after it has finished.
     """
-    stage, _, key = os.environ.get("DVC_STAGE", "").partition("@")
+    stage, _, key = (running() or "").partition("@")
     errors = ErrorCollector(recipe.path)
     if stage in FILES_OF and PIPELINE.is_file():
         find_untracked(recipe, stage, key, errors)
@@ -85,11 +86,16 @@ def covers(paths: Iterable[str], path: str) -> bool:
 def is_shared(path: str) -> bool:
     """Whether a file is added with `dvc add` (or a parent is), or tracked by git."""
     inside = Path(os.path.relpath(path))
-    if any(Path(f"{one}.dvc").is_file() for one in (inside, *inside.parents)):
+    if any(map(is_added, (inside, *inside.parents))):
         return True
     command = ["git", "ls-files", "--error-unmatch", "--", str(inside)]
     # 1: not tracked by git; 128: not a git repository
     return shutil.which("git") is None or subprocess.run(command, capture_output=True, check=False).returncode != 1
+
+
+def is_added(path: str | Path) -> bool:
+    """Whether a file or folder itself is added with `dvc add`."""
+    return Path(f"{path}.dvc").is_file()
 
 
 def _why(path: str) -> str:

@@ -29,7 +29,7 @@ class Origin:
     Attributes:
         recipe: the params file with its `predict` section.
         content: its content.
-        project: the folder whose `dvc.yaml` lists the recipe; its modules can be imported. None: no such folder.
+        project: the folder whose pipeline lists the recipe; its modules can be imported. None: no such folder.
         trusted_types_only: look up only classes of figura and PyTorch, not of the project.
     """
 
@@ -79,7 +79,7 @@ def find_origin(model: Path, recipe: Path | None, trusted_types_only: bool) -> O
     """Return the origin of a model folder.
 
     `recipe` has priority, then the recipe in the model folder if it has `evaluate` and `predict`, then the one listed
-    in a `dvc.yaml` above the run.
+    in a pipeline above the run.
 
     Raises:
         UserError: there is no recipe, or a file cannot be read.
@@ -99,7 +99,7 @@ def find_origin(model: Path, recipe: Path | None, trusted_types_only: bool) -> O
 
 
 def _project_above(model: Path) -> tuple[Path | None, str]:
-    """Return the folder whose `dvc.yaml` lists the recipe of a run in its `runs`, and that recipe's path."""
+    """Return the folder whose pipeline lists the recipe of a run in its `runs`, and that recipe's path."""
     absolute = Path(os.path.abspath(model))
     for folder in absolute.parents:
         if absolute.is_relative_to(folder / "runs"):
@@ -110,7 +110,7 @@ def _project_above(model: Path) -> tuple[Path | None, str]:
 
 
 def _project_of(recipe: Path) -> Path | None:
-    """Return the nearest folder above a recipe that has a `dvc.yaml`, if that lists the recipe."""
+    """Return the nearest folder above a recipe that has a pipeline, if that lists the recipe."""
     absolute = Path(os.path.abspath(recipe))
     folder = next((one for one in absolute.parents if os.path.isfile(one / PIPELINE)), None)
     if folder is not None:
@@ -121,7 +121,7 @@ def _project_of(recipe: Path) -> Path | None:
 
 
 def _params(pipeline: Path) -> dict[str, str]:
-    """Return the params files in a `dvc.yaml`, by recipe; {} without the file or if it is another kind of pipeline.
+    """Return the params files in the file of a pipeline, by recipe; {} without the file or if it is of another kind.
 
     Entries that `figura.pipeline.dag.entries` would reject are ignored: they may be unrelated.
     """

@@ -187,14 +187,14 @@ def load(
         run: a name of the zoo, such as `photos_x2`, the folder of a run, such as `runs/pose`, or a model folder, such
             as one of its checkpoints.
         recipe: the params file with `predict` and `evaluate`. Default: the recipe in the model folder if it has these
-            sections, else the one listed in a `dvc.yaml` above the run.
+            sections, else the one listed in a pipeline above the run.
         device: `auto` (a GPU if there is one), `cpu`, `cuda`, `cuda:1`, ..., or a `torch.device`.
         settings: overrides for the sections `predict` and `evaluate`, by dotted keys, like `--set` of `predict`:
             `{"predict.data.side": 0}`.
         trusted_types_only: for untrusted models: like the option of `predict`.
 
     Classes of the project are found from any working folder: while a model loads or a prediction starts, the folder
-    whose `dvc.yaml` lists the recipe is first on `sys.path` (not with `trusted_types_only`). A process has one module
+    whose pipeline lists the recipe is first on `sys.path` (not with `trusted_types_only`). A process has one module
     per name, such as `models`: a second project with the same name is rejected.
 
     Raises:

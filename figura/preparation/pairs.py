@@ -209,7 +209,7 @@ def _layout_there(folder: Path) -> str:
 def _once(source: Path, root: Path, pairs: Sequence[Pair]) -> tuple[list[Pair], list[Fault]]:
     """Return the pairs without files of earlier pairs, and faults of the others, which are links to them.
 
-    Hard links are separate files: DVC's cache may create them for any equal files, only on one machine.
+    Hard links are separate files: a cache may create them for any equal files, only on one machine.
     """
     seen: dict[tuple[str, ...], str] = {}
     once, twice = [], []

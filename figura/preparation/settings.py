@@ -32,7 +32,7 @@ Positive = Annotated[float, Field(gt=0)]
 Split = Annotated[str, AfterValidator(_split_name)]
 Share = Annotated[float, Field(gt=0, lt=1)]
 Shares = Annotated[dict[Split, Share], BeforeValidator(lambda shares: {} if shares is None else shares)]
-"""Split -> fraction of `train`; null is none, so that `dvc exp run -S ...shares=null` removes them."""
+"""Split -> fraction of `train`; null is none, so that `-S ...shares=null` removes them."""
 
 
 def check_splits(named: Mapping[str, Any], shares: Mapping[str, float], where: str) -> None:

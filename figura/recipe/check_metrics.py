@@ -7,7 +7,7 @@ from figura.recipe.types import PICTURE, SCORE, check_declaration
 
 GAINS = "gain"  # of headlines over their baselines, in metrics/full
 RESERVED = {
-    ERROR_KEY: f"DVC takes metrics with a key {ERROR_KEY!r} for unreadable",
+    ERROR_KEY: f"a metrics file with a key {ERROR_KEY!r} counts as unreadable",
     KEY: "the metrics of a try stand below this key",
     GAINS: "gains over baselines stand below this key",
 }

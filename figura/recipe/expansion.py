@@ -6,7 +6,7 @@ itself. The `injectors` of steps, modes and grids are combined by name, each in 
 with further ones last, or, if all of them are named, in their own order. Other values are replaced whole. Of a step,
 modes and grids take the injectors alone, without their gates. An injector of a `network` without a `type` is `Forward`.
 
-DVC does not follow `extends`: the manifest of a stage has what its recipe takes from other files
+The pipeline does not follow `extends`: the manifest of a stage has what its recipe takes from other files
 (`figura/pipeline/manifests.py`), and within a file an entry extends only what makes the stage run again (`SOURCES`).
 """
 

@@ -4,6 +4,8 @@ The systems: DL-Art-School, OpenPifPaf (its flags, with underscores), edflow and
 pix2pix, PyTorch's schedulers and optimizers.
 """
 
+from figura.base.errors import REPRO
+
 HINTS: dict[str, dict[str, str]] = {
     "key": {
         # duration and learning rate
@@ -96,7 +98,7 @@ HINTS: dict[str, dict[str, str]] = {
         ),
         "requires": "no setting, a step is left out for batches that lack a name that its injectors read",
         "rate_scaling": "multiply `lr` of each `optimizer` yourself",
-        "rollback recover": "`train.max_nonfinite`, then a lower rate and `FIGURA_RESUME_ANYWAY=1 dvc repro`",
+        "rollback recover": f"`train.max_nonfinite`, then a lower rate and `FIGURA_RESUME_ANYWAY=1 {REPRO}`",
         "elastic optical_distortion coarse_dropout motion_blur gamma": (
             "`further`, which takes transforms of the package albumentations by name"
         ),

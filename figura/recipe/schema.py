@@ -24,7 +24,7 @@ Format = Literal["image", "mask", "array", "number", "records"]
 """How a dump stores a name; see `figura/dump.py`."""
 RESULT_SECTIONS = ("seed", "data", "networks", "losses", "steps", "train", "callbacks")
 """The sections that training reads."""
-ERROR_KEY = "error"  # DVC treats a metrics file with this key, at any depth, as unreadable
+ERROR_KEY = "error"  # a metrics file with this key, at any depth, counts as unreadable
 
 
 class Section(BaseModel):
@@ -318,7 +318,7 @@ class Headline(Section):
 class Metrics(Section):
     """What to compute and draw from the dump alone; intervals come from `bootstrap` resamples of the examples.
 
-    `summary` are the few numbers that the tables of DVC show (`metrics/<recipe>.json`), by a short name; left out, they
+    `summary` are the few numbers that tables of metrics show (`metrics/<recipe>.json`), by a short name; left out, they
     show none.
     """
 

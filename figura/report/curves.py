@@ -1,4 +1,4 @@
-"""Write the history of a training as tables for DVC plots, and plot the histories of one or more trainings."""
+"""Write the history of a training as tables for plots, and plot the histories of one or more trainings."""
 
 from collections.abc import Iterable, Mapping
 from io import BytesIO
@@ -72,7 +72,7 @@ def losses_of(history: pd.DataFrame) -> list[str]:
 
 
 def write_curves(train: pd.DataFrame, validation: pd.DataFrame, folder: Path, mark: str = "") -> None:
-    """Write the histories as three tables for DVC plots, with the columns `step`, `name`, `series` and `value`.
+    """Write the histories as three tables for plots, with the columns `step`, `name`, `series` and `value`.
 
     `losses.csv` has the series training, validation and (effective) weight of each loss, `contributions.csv` weight x
     loss, `updates.csv` learning rate, gradient norm and skipped updates of each optimization step. Names, which title

@@ -39,7 +39,7 @@ def compute_metrics(
     """Apply `scores` (by default all of `metrics.scores`) to a dump, with the bootstrap of `metrics`.
 
     A score that does not apply to the data is skipped, and the reason is passed to `say`. One that fails, whose metric
-    is NaN or infinite, or which writes a key that DVC treats as a failure, is an error; the others are computed.
+    is NaN or infinite, or which writes a key that marks a failure, is an error; the others are computed.
 
     Raises:
         UserError: all errors, unless `errors` collects them.
@@ -61,7 +61,7 @@ def compute_metrics(
                 found.add(key, f"its metric {metric!r} is {value}; a score leaves out what it cannot compute")
             if ERROR_KEY in metric.split("."):
                 what = f"it writes the metric {metric.removesuffix('.low').removesuffix('.high')!r}"
-                found.add(key, f"{what}; DVC takes metrics with a key {ERROR_KEY!r} for unreadable: rename it")
+                found.add(key, f"{what}; a metrics file with a key {ERROR_KEY!r} counts as unreadable: rename it")
         if found.count == before:
             metrics[name] = computed
     if errors is None:
@@ -140,8 +140,8 @@ def draw_pictures(
 ) -> None:  # fmt: skip
     """Draw `metrics.pictures` into `folder`, except those that do not apply to the data (see `compute_metrics`).
 
-    Each gets the text `header`, if any, as a line above it. The folder is created even if all are skipped: DVC expects
-    every output.
+    Each gets the text `header`, if any, as a line above it. The folder is created even if all are skipped: every
+    output is expected.
 
     Raises:
         UserError: all errors, unless `errors` collects them; the other pictures are drawn.

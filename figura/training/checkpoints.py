@@ -19,7 +19,7 @@ STEP = re.compile(r"step-(\d+)")
 
 
 class Checkpoints:
-    """The folder `<run>/checkpoints`. DVC does not track it; a new training empties it."""
+    """The folder `<run>/checkpoints`. It is not tracked; a new training empties it."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -63,7 +63,8 @@ def models_in(folder: Path) -> list[Path]:
 def write_model(folder: Path, networks: Mapping[str, nn.Module], recipe: Recipe, provenance: Mapping[str, str]) -> None:
     """Write `<network>.safetensors`, `recipe.yaml`, `provenance.json` and their `SHA256SUMS` into `folder`.
 
-    The hash of the code is not included: it would make outputs with equal weights differ. dvc.lock and the log have it.
+    The hash of the code is not included: it would make outputs with equal weights differ. The lock
+    file and the log have it.
     """
     for name, network in networks.items():
         save_weights(network, folder / f"{name}.safetensors")

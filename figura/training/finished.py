@@ -1,10 +1,9 @@
-"""Outputs of a finished training, kept until DVC has recorded them in `dvc.lock`.
+"""Outputs of a finished training, kept until the lock file records them.
 
-DVC removes `model/` and `history/` before it reruns a stage. If training or DVC were killed between the last iteration
-and the update of `dvc.lock`, the training would be lost.
+`model/` and `history/` are removed before the stage runs again. If the training were killed between its last iteration
+and the update of the lock file, it would be lost.
 """
 
-import hashlib
 import json
 import os
 import shutil
@@ -15,10 +14,11 @@ from figura.base.checksums import damage, write_sums
 from figura.base.errors import UserError
 from figura.base.files import replacing_folder, write_text
 from figura.base.yaml12 import read_yaml
+from figura.pipeline.calls import stage
+from figura.pipeline.lock import LOCK, folder_md5
 
 OUTPUTS = ("model", "history")
 PROVENANCE = "provenance.json"
-LOCK = Path("dvc.lock")
 
 
 class UnrecordedOutputs:
@@ -32,10 +32,10 @@ class UnrecordedOutputs:
 
     def __init__(self, folder: Path, run: Path, provenance: Mapping[str, str]) -> None:
         self.folder, self.run, self.provenance = folder, run, json.dumps(dict(provenance))
-        self.stage = os.environ.get("DVC_STAGE")
+        self.stage = stage()
 
     def stash(self) -> None:
-        """Hard-link the outputs into the folder if DVC runs this training."""
+        """Hard-link the outputs into the folder if the pipeline runs this training."""
         if self.stage is None:
             return
         with replacing_folder(self.folder) as hidden:
@@ -45,7 +45,7 @@ class UnrecordedOutputs:
             write_sums(hidden)
 
     def restore(self) -> bool:
-        """Copy the outputs back if they are from this training and DVC has not recorded them.
+        """Copy the outputs back if they are from this training and not recorded yet.
 
         Otherwise remove the folder. Return whether anything was restored.
         """
@@ -53,7 +53,7 @@ class UnrecordedOutputs:
             shutil.rmtree(self.folder, ignore_errors=True)
             return False
         for name in OUTPUTS:
-            with replacing_folder(self.run / name) as hidden:  # no links: DVC's cache may share the files
+            with replacing_folder(self.run / name) as hidden:  # no links: the cache may share the files
                 shutil.copytree(self.folder / name, hidden, copy_function=shutil.copyfile, dirs_exist_ok=True)
         return True
 
@@ -64,9 +64,9 @@ class UnrecordedOutputs:
         return same and not self._recorded(self.stage)
 
     def _recorded(self, stage: str) -> bool:
-        """Whether a newer `dvc.lock` has these outputs: then the stage was rerun on purpose.
+        """Whether a newer lock file has these outputs: then the stage was rerun on purpose.
 
-        An older `dvc.lock` with equal outputs is from an earlier training.
+        An older one with equal outputs is from an earlier training.
         """
         try:
             if LOCK.stat().st_mtime_ns < (self.folder / PROVENANCE).stat().st_mtime_ns:
@@ -75,14 +75,7 @@ class UnrecordedOutputs:
             sums = {out["path"]: out["md5"] for out in outs}
         except (OSError, UserError, LookupError, TypeError):
             return False
-        return all(sums.get((self.run / name).as_posix()) == dvc_md5(self.folder / name) for name in OUTPUTS)
-
-
-def dvc_md5(folder: Path) -> str:
-    """Return the `md5` of a folder as in `dvc.lock`."""
-    paths = sorted((path.relative_to(folder).as_posix(), path) for path in folder.rglob("*") if path.is_file())
-    files = [{"md5": hashlib.md5(path.read_bytes()).hexdigest(), "relpath": name} for name, path in paths]
-    return hashlib.md5(json.dumps(files, sort_keys=True).encode()).hexdigest() + ".dir"
+        return all(sums.get((self.run / name).as_posix()) == folder_md5(self.folder / name) for name in OUTPUTS)
 
 
 def link_or_copy(source: str | Path, target: str | Path) -> None:

@@ -1,7 +1,7 @@
 """The log of a training: every loss of every iteration, with weights, learning rates and gradient norms.
 
 All displays of losses are views of this log: `<run>/live/losses.csv` has each iteration, `<run>/history` has window
-means (a DVC output, so no timestamps), and `latest` feeds the progress line and the trackers.
+means (an output of the stage, so no timestamps), and `latest` feeds the progress line and the trackers.
 """
 
 import csv

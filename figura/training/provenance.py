@@ -10,10 +10,11 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from figura.base.errors import DISTRIBUTION, UserError
+from figura.base.errors import DISTRIBUTION, REPRO, UserError
 from figura.base.files import git, sha256
 from figura.base.manifest import MANIFEST, read_manifest
 from figura.pipeline.closure import code_of, declared_types, is_own
+from figura.pipeline.lock import LOCK
 from figura.recipe.resolved import named_files, resolved
 from figura.recipe.schema import RESULT_SECTIONS, DatasetEntry, Recipe
 
@@ -81,14 +82,14 @@ def process_record() -> dict[str, Any]:
     """Return how this process was started.
 
     The record has command, host, package versions, variables that change arithmetic, commit, and files that differ from
-    it, except `dvc.lock` and `metrics/`, which `dvc repro` writes.
+    it, except the lock file and `metrics/`, which stages write.
 
     `commit` is None outside a git repository. figura's version is included if figura is installed; in figura's
     repository, the commit identifies it.
     """
     packages = package_versions() | ({} if is_own("figura") else {"figura": version(DISTRIBUTION)})
     commit = (git("rev-parse", "HEAD") or "").strip() or None
-    paths = (":/", ":!*dvc.lock", ":!metrics")
+    paths = (":/", f":!*{LOCK}", ":!metrics")
     changed = (git("status", "--porcelain", "--untracked-files=no", "--", *paths) or "").splitlines()
     return {
         "command": [sys.executable, *sys.orig_argv[1:]], "host": platform.node(), "packages": packages,
@@ -128,7 +129,7 @@ def data_version(roots: Iterable[str]) -> str:
         elif Path(root).is_dir():
             versions[root] = _files_version(Path(root))
         else:
-            raise UserError(f"{manifest}: no such file; run `dvc repro prepare@{Path(root).name}` first")
+            raise UserError(f"{manifest}: no such file; run `{REPRO} prepare@{Path(root).name}` first")
     return json.dumps(versions)
 
 

@@ -16,7 +16,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from figura.base.checksums import damage, write_sums
-from figura.base.errors import UserError
+from figura.base.errors import REPRO, UserError
 from figura.base.files import read_json
 from figura.engine.weights import save_tensors
 from figura.interfaces import Callback, Injector
@@ -155,7 +155,7 @@ class ResumePoints:
             shutil.rmtree(self.folder / "writing", ignore_errors=True)
             need = len(text) + sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
             last = [int(path.name) for path in self._states(self.folder)][-1:]
-            stays = f"the state of iteration {last[0]} stays, and `dvc repro` goes on from it" if last else ""
+            stays = f"the state of iteration {last[0]} stays, and `{REPRO}` goes on from it" if last else ""
             raise UserError(
                 f"{final}: cannot be written: {error.strerror or error}; a state needs {need / 1e6:,.1f} MB, and there "
                 f"is room for two; {stays or 'no earlier state was written'}"

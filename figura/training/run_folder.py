@@ -10,7 +10,7 @@ from accelerate.utils import gather_object
 
 from figura.base.checksums import write_sums
 from figura.base.distributed import raise_on_all_ranks
-from figura.base.errors import UserError
+from figura.base.errors import REPRO, UserError
 from figura.base.files import replacing_folder
 from figura.engine.weights import digest, not_finite
 from figura.interfaces import Networks
@@ -47,13 +47,13 @@ class RunFolder:
         self._resumed_from: Path | None = None
 
     def take_finished(self) -> bool:
-        """Whether this training had finished before DVC recorded it; if so, its outputs are restored."""
+        """Whether this training had finished before it was recorded; if so, its outputs are restored."""
         taken = False
         with self._writing(self.run):
             if self.accelerator.is_main_process and (taken := self.finished.restore()):
                 self._print(
-                    f"{self.run}: this training, of the same recipe, data and code, had ended before DVC recorded it; "
-                    f"its model and history are taken. To train again: `rm -r {self.finished.folder}`, and `dvc repro`"
+                    f"{self.run}: this training, of the same recipe, data and code, had ended before it was recorded; "
+                    f"its model and history are taken. To train again: `rm -r {self.finished.folder}`, and `{REPRO}`"
                 )
         return bool(gather_object([taken])[0])
 
@@ -73,7 +73,7 @@ class RunFolder:
         if len(set(everywhere)) > 1:
             raise UserError(
                 f"{points.folder}: ranks read {', '.join(map(str, everywhere))}; the folder that machines share "
-                "shows them different files; run `dvc repro` again"
+                f"shows them different files; run `{REPRO}` again"
             )
         self.accelerator.wait_for_everyone()  # no rank moves a state that another is still reading
         if self.accelerator.is_main_process:
@@ -116,7 +116,7 @@ class RunFolder:
             self._print(
                 f"not resumed, training starts afresh: the state of iteration {refused.iteration} was made by another "
                 f"{', '.join(refused.differs)}. It is kept in {place}; to go on from it anyway, stop this training and "
-                "run `FIGURA_RESUME_ANYWAY=1 dvc repro`"
+                f"run `FIGURA_RESUME_ANYWAY=1 {REPRO}`"
             )
         self.checkpoints.clear()
 
@@ -139,7 +139,7 @@ class RunFolder:
         self.resumable = iteration
 
     def write_outputs(self, iteration: int) -> None:
-        """Write the outputs tracked by DVC: weights (averages, if any), the resolved recipe, provenance, history.
+        """Write the outputs of the stage: weights (averages, if any), the resolved recipe, provenance, history.
 
         With `train.keep`, the model has the best weights; they and the last ones are written as checkpoints, too.
 
@@ -192,7 +192,7 @@ class RunFolder:
         try:
             yield
         except OSError as error:
-            at = f"the state of iteration {self.resumable} stays, and `dvc repro` goes on from it"
+            at = f"the state of iteration {self.resumable} stays, and `{REPRO}` goes on from it"
             raise UserError(
                 f"{error.filename or folder}: cannot be written: {error.strerror or error}; "
                 + (at if self.resumable else "there is no earlier state to go on from")
@@ -245,7 +245,7 @@ class RunFolder:
             rates = ", ".join(f"{n} {log.latest[key]:g}" for n in self.recipe.steps if (key := f"{n}.lr") in log.latest)
             remedy = f"Lower a learning rate ({rates}) or clip, or look for inputs that are not finite"
             if self.resumable:
-                remedy += "; then `FIGURA_RESUME_ANYWAY=1 dvc repro` goes on from the last resume point"
+                remedy += f"; then `FIGURA_RESUME_ANYWAY=1 {REPRO}` goes on from the last resume point"
         return f"The first that was not finite is {what}, in iteration {at}: {replay}. {remedy}"
 
     def _advice(self, network: str) -> str:

@@ -1,4 +1,4 @@
-"""The store of the states that trainings share, beside DVC's cache. Imports no PyTorch."""
+"""The store of the states that trainings share, beside the pipeline's cache. Imports no PyTorch."""
 
 import errno
 import json
@@ -14,7 +14,8 @@ from typing import Any
 from safetensors import SafetensorError
 
 from figura.base.errors import UserError
-from figura.base.files import dvc_cache, read_json, write_text
+from figura.base.files import cache_around, read_json, write_text
+from figura.pipeline.calls import project
 from figura.training.finished import link_or_copy
 
 SWITCH = "FIGURA_STATES"  # environment variable: `off`, or another folder
@@ -69,13 +70,13 @@ class StateStore:
         self.folder = folder
 
     @classmethod
-    def beside_dvc(cls) -> "StateStore | None":
-        """Return the store in DVC's cache; None if there is no DVC repository or `FIGURA_STATES` is `off`."""
+    def of_project(cls) -> "StateStore | None":
+        """Return the store in the pipeline's cache; None if there is none or `FIGURA_STATES` is `off`."""
         asked = os.environ.get(SWITCH, "")
         if asked:
             return None if asked.lower() in ("off", "0", "false", "no") else cls(Path(asked))
-        root = Path(os.environ.get("DVC_ROOT") or Path.cwd())  # in an experiment's copy, the repository it comes from
-        cache = dvc_cache(root)
+        root = Path(project() or Path.cwd())  # in an experiment's copy, the repository it comes from
+        cache = cache_around(root)
         return None if cache is None else cls(cache / "figura-states")
 
     def states(self) -> list[SharedState]:

@@ -1,7 +1,7 @@
 """States that trainings share: one whose recipe has been another's so far goes on from the state that the other left.
 
-They lie beside DVC's cache, so all workspaces, experiments and branches of a repository have the same; no result needs
-them. recipe/prefix.py says what a state depends on.
+They lie beside the pipeline's cache, so all workspaces, experiments and branches of a repository have the same; no
+result needs them. recipe/prefix.py says what a state depends on.
 """
 
 import json
@@ -20,6 +20,7 @@ from figura.base.checksums import damage
 from figura.base.errors import UserError, one_line
 from figura.base.manifest import MANIFEST
 from figura.interfaces import Callback
+from figura.pipeline.calls import experiment
 from figura.pipeline.closure import code_of, declared_types
 from figura.recipe.dotted_keys import texts
 from figura.recipe.prefix import Prefixes, digest
@@ -185,7 +186,7 @@ class Sharing:
         if self._status() != self._read_at or json.loads(data_version(self._data)) != self._data:
             raise UserError("code or data have changed since this training began")
         about = {
-            "run": self.folder.run.name, "experiment": os.environ.get("DVC_EXP_NAME", ""),
+            "run": self.folder.run.name, "experiment": experiment() or "",
             "recipe": str(self.recipe.path), "settings": settings(self.recipe),
         }  # fmt: skip
         name = self._digest(self._prefixes.at(iteration))

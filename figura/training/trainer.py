@@ -12,7 +12,7 @@ from torch import Tensor
 
 from figura.base.distributed import sharded
 from figura.base.error_collector import ErrorCollector
-from figura.base.errors import Interrupted, UserError, nearest
+from figura.base.errors import REPRO, Interrupted, UserError, nearest
 from figura.base.lock import hold
 from figura.base.modes import evaluating, unchanged
 from figura.base.seeding import derive, random_kept, seed_here
@@ -121,7 +121,7 @@ class Trainer:
         self.folder = RunFolder(run, recipe, self.accelerator, self.networks, self.state, self.provenance)
         own_code = type(self) is not Trainer or any(hooks.values()) or bool(callbacks)
         self.sharing = share_states(
-            self.folder, self.callbacks, StateStore.beside_dvc(), evaluate_every=self.evaluate_every, last=self.last,
+            self.folder, self.callbacks, StateStore.of_project(), evaluate_every=self.evaluate_every, last=self.last,
             own_code=own_code or resume_anyway,
         )  # fmt: skip
         self.stopwatch, self.stop_request = Stopwatch(recipe.runtime.timing), StopRequest()
@@ -438,7 +438,7 @@ class Trainer:
             self.folder.write_resume_point(self.iteration)
         raise Interrupted(
             f"{self.stop_request.asked_by}; stopped after iteration {self.iteration} of {self.last}, where the next "
-            "`dvc repro` goes on"
+            f"`{REPRO}` goes on"
         )
 
 

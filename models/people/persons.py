@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pycocotools import mask as run_lengths
 
-from figura.base.errors import UserError
+from figura.base.errors import REPRO, UserError
 from figura.base.pictures import decode_bgr
 from figura.formats.coco import KEYPOINTS, PERSON, read_head, read_records
 from figura.formats.person_check import check_person
@@ -104,7 +104,7 @@ class Persons:
 
     def __init__(self, root: Path, split: str, *, min_keypoints: float, min_height: float) -> None:
         self.root, self.path = root, root / f"{split}.json"
-        self.remedy = f"run `dvc repro prepare@{root.name}`"
+        self.remedy = f"run `{REPRO} prepare@{root.name}`"
         if not self.path.is_file():
             raise UserError(f"{self.path}: no such file; {without_split(root, split)}")
         self.manifest = Manifest(root)

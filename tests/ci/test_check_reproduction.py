@@ -10,8 +10,9 @@ import pytest
 from figura.base.errors import UserError
 from figura.base.exit_status import run
 from figura.commands.ci.check_reproduction import main
-from figura.commands.ci.reproduction import Metric, compare, compare_metrics, outputs, read_results
+from figura.commands.ci.reproduction import Metric, compare, compare_metrics, read_results
 from figura.commands.ci.tolerances import read_tolerances
+from figura.pipeline.lock import outputs
 
 ROOT = Path(__file__).parents[2]
 METRICS = {

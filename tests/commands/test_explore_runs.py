@@ -273,5 +273,5 @@ def test_resume_starts_dvc_once(tmp_path):
         assert told[1] == "['repro', 'train@toy']"
     finally:
         os.kill(number, signal.SIGKILL)
-        run_control._dvc_processes["toy"].wait()
+        run_control._started["toy"].wait()
     assert "ended with status" in run_control.launch_status(one)

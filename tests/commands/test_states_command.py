@@ -44,7 +44,7 @@ def test_the_table_and_pruning(store, tmp_path, capsys):
 def test_no_store(monkeypatch, capsys):
     monkeypatch.setenv("FIGURA_STATES", "off")
     states.main([])
-    assert capsys.readouterr().out == "no states: no DVC repository, or FIGURA_STATES is off\n"
+    assert capsys.readouterr().out == "no states: no cache of a pipeline, or FIGURA_STATES is off\n"
 
 
 def test_a_plan_comes_true(store, tmp_path, capsys):
@@ -80,7 +80,7 @@ def test_the_queue_is_read_from_what_dvc_shows(monkeypatch, capsys):
 
     commit = {"rev": "a" * 40, "name": "main", "data": {"params": {}}, "error": None}
     shown = [commit | {"experiments": [experiment(steps) for steps in (10, 12, 20)]}]
-    monkeypatch.setattr(state_tables, "exp_show", lambda: shown)
+    monkeypatch.setattr(state_tables, "experiments", lambda: shown)
     monkeypatch.setattr(state_tables, "git", lambda _, revision: contents[int(revision.partition(":")[0])])
     states.main(["--queue"])
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]

@@ -112,7 +112,7 @@ def test_a_key_with_which_dvc_takes_metrics_for_unreadable_is_refused(dump):
     recipe = toy.checked(CHANGES)
     with pytest.raises(UserError) as caught:
         compute_metrics(recipe, dump, {"wrong": Wrong(), "plain": Rows()})
-    reason = "DVC takes metrics with a key 'error' for unreadable: rename it"
+    reason = "a metrics file with a key 'error' counts as unreadable: rename it"
     assert str(caught.value).splitlines() == [
         f"{recipe.path}: metrics.scores.wrong: it writes the metric {metric!r}; {reason}"
         for metric in ("head.error", "error")

@@ -17,8 +17,8 @@ from trainings import BASE, Killed, fit, outputs
 from figura.base.errors import UserError
 from figura.base.yaml12 import to_yaml
 from figura.interfaces import Callback
+from figura.pipeline.lock import folder_md5
 from figura.training import checkpoints, resume
-from figura.training.finished import dvc_md5
 from figura.training.run_folder import RunFolder
 
 
@@ -104,7 +104,7 @@ def test_a_full_disk_ends_a_training_with_one_line_and_it_goes_on_from_its_state
 
 def recorded(run, names=("model", "history")):
     """Write `dvc.lock` as DVC does after a training."""
-    outs = [{"path": str(run / name), "md5": dvc_md5(run / name)} for name in names]
+    outs = [{"path": str(run / name), "md5": folder_md5(run / name)} for name in names]
     Path("dvc.lock").write_text(to_yaml({"schema": "2.0", "stages": {"train@toy": {"outs": outs}}}))
 
 
@@ -195,4 +195,4 @@ def test_a_folder_has_the_sum_that_dvc_gives_it(tmp_path):
     fs = LocalFileSystem()
     database = LocalHashFileDB(fs, str(tmp_path / "cache"))
     _, _, tree = build(database, str(tmp_path / "data"), fs, "md5")
-    assert dvc_md5(tmp_path / "data") == tree.hash_info.value
+    assert folder_md5(tmp_path / "data") == tree.hash_info.value

@@ -616,13 +616,13 @@ def test_the_store_lies_beside_the_cache_of_dvc(tmp_path, monkeypatch):
     (repository / ".dvc/tmp/exps/copy/.dvc").mkdir(parents=True)
     (repository / "inside").mkdir()
     monkeypatch.chdir(repository / "inside")
-    assert StateStore.beside_dvc().folder == repository / ".dvc/cache/figura-states"
+    assert StateStore.of_project().folder == repository / ".dvc/cache/figura-states"
     (repository / ".dvc/config").write_text(
         "[core]\n    remote = x\n    autostage = true\n[cache]\n    dir = ../../team\n"
     )
-    assert StateStore.beside_dvc().folder.resolve() == (tmp_path / "team/figura-states").resolve()
+    assert StateStore.of_project().folder.resolve() == (tmp_path / "team/figura-states").resolve()
     monkeypatch.chdir(repository / ".dvc/tmp/exps/copy")
     monkeypatch.setenv("DVC_ROOT", str(repository))
-    assert StateStore.beside_dvc().folder.resolve() == (tmp_path / "team/figura-states").resolve()
+    assert StateStore.of_project().folder.resolve() == (tmp_path / "team/figura-states").resolve()
     monkeypatch.setenv("FIGURA_STATES", "off")
-    assert StateStore.beside_dvc() is None
+    assert StateStore.of_project() is None

@@ -2,7 +2,7 @@
 
 `figura accept train@pose` is for a stage that is stale through its code, or packages, alone (`figura why` says so). It
 runs parts of the stage twice, with today's code and with the code that made its outputs, in a worktree of the commit
-whose `code/` is that of `dvc.lock`, and compares the results bit for bit:
+whose `code/` is that of the lock file, and compares the results bit for bit:
 
 train                         iterations from the start, from the states that are there, where the recipe begins to do
                               something else, and the last ones with the model and the history
@@ -10,26 +10,27 @@ eval-dump, pose-consistency   the first batch and some at random: rows, files, a
 prepare                       the first pictures of drawn data, all of data that are read
 metrics                       everything
 
-If all is equal, `dvc.lock` gets the new code for this stage, `code/accepted.jsonl` says so, and its resume point and
+If all is equal, the lock file gets the new code for this stage, `code/accepted.jsonl` says so, and its resume point and
 shared states stay valid. If not, the first iteration, loss and parameter, or file, row and column that differs is
 printed, and the exit status is 1. It cannot see an effect that begins where nothing was compared, or on another
 processor.
 """
 
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from figura.base.errors import UserError, one_line, printable
+from figura.base.errors import UserError, printable
 from figura.base.exit_status import run
 from figura.base.files import git
 from figura.commands import parser_of
-from figura.commands.why import chosen_stages, lines, only_code, status
+from figura.commands.why import chosen_stages, lines, only_code
 from figura.pipeline.accepted import Acceptance, acceptances, manifests_in, write
-from figura.pipeline.causes import read_lock
+from figura.pipeline.calls import commit as record
+from figura.pipeline.calls import status
 from figura.pipeline.dag import Instance
+from figura.pipeline.lock import read_lock
 from figura.pipeline.manifests import KEPT, refresh
 
 if TYPE_CHECKING:
@@ -94,10 +95,7 @@ def _accept(instance: Instance, count: int, worktrees: "Worktrees") -> Acceptanc
     refresh()
     if md5_of(manifest) != now:
         raise UserError("its code has changed meanwhile; try again")
-    command = [sys.executable, "-m", "dvc", "commit", "--force", instance.name]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise UserError(f"dvc commit: {one_line(done.stderr.strip())}")
+    record(instance.name)
     at = (git("describe", "--always", "--dirty= with changes", "--abbrev=12", "--exclude=*") or "none").strip()
     made, made_by = (earlier.made, earlier.made_by) if earlier else (before, commit)
     accepted = Acceptance(instance.name, now, made, made_by, at, replayed)

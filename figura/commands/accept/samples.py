@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from figura.base.errors import UserError
+from figura.base.errors import REPRO, UserError
 from figura.base.files import read_json, write_text
 from figura.base.manifest import MANIFEST
 from figura.base.yaml12 import read_yaml, to_yaml
@@ -94,7 +94,7 @@ def _small_project(name: str, folder: Path) -> None:
         entry |= {entry["kind"]: section | {key: few}, "max_rejected": 1.0}
     elif (count := read_json(Path("data/prepared", name, MANIFEST))["files"]) > READ:
         raise UserError(
-            f"has {count:,} files, so run `dvc repro prepare@{name}` itself; what follows is skipped if they stay "
+            f"has {count:,} files, so run `{REPRO} prepare@{name}` itself; what follows is skipped if they stay "
             "the same"
         )
     write_text(folder / PARAMS, to_yaml({"datasets": {name: entry}}))

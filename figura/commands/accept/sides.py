@@ -1,4 +1,4 @@
-"""Two sides: today's code, and the code that made what `dvc.lock` records, in a worktree of its commit."""
+"""Two sides: today's code, and the code that made what the lock file records, in a worktree of its commit."""
 
 import json
 import os
@@ -14,7 +14,9 @@ from typing import Any
 from figura.base.errors import UserError, one_line
 from figura.base.files import git, write_text
 from figura.launch import CUBLAS
+from figura.pipeline.calls import PREFIX
 from figura.pipeline.causes import commits_with
+from figura.pipeline.lock import LOCK
 from figura.training.state_store import SWITCH
 
 PROBE = Path(__file__).with_name("probe.py")
@@ -32,7 +34,7 @@ class Side:
     def run(self, stage: str, calls: list[dict[str, Any]], folder: Path, processes: int = 1, **job: Any) -> None:
         """Run calls of a stage (probe.py). Raises UserError with the error of one that fails."""
         path = os.pathsep.join(filter(None, [str(self.root), os.environ.get("PYTHONPATH")]))
-        inherited = {key: value for key, value in os.environ.items() if not key.startswith("DVC_")}
+        inherited = {key: value for key, value in os.environ.items() if not key.startswith(PREFIX)}
         environment = CUBLAS | inherited | {"PYTHONPATH": path, "FIGURA_RESUME_ANYWAY": "1", SWITCH: "off"}
         groups = [calls] if processes == 1 else [[one] for one in calls]  # a process group starts once
         for number, group in enumerate(groups):
@@ -65,7 +67,7 @@ class Worktrees(ExitStack):
         Raises:
             UserError: no commit has this manifest and the code that it lists.
         """
-        why = "no commit of this clone has it as dvc.lock names it; commit code/ and dvc.lock together with the code"
+        why = f"no commit of this clone has it as {LOCK} names it; commit code/ and {LOCK} together with the code"
         for digest, commit in [(one, commit) for one in digests for commit in commits_with(manifest, one)]:
             root = self.folder / commit[:12] / (git("rev-parse", "--show-prefix") or "").strip()
             if root not in self.errors:
@@ -73,7 +75,7 @@ class Worktrees(ExitStack):
             if (root / manifest).is_file() and md5_of(root / manifest) == digest:
                 return Side(root, self.python, f"the code of {commit[:12]}"), commit[:12]
             why = (
-                f"commit {commit[:12]} has it as dvc.lock names it, but its code gives another one here"
+                f"commit {commit[:12]} has it as {LOCK} names it, but its code gives another one here"
                 f"{self.errors[root]}; if packages have changed, name an interpreter of the earlier ones by --python"
             )
         raise UserError(f"{manifest}: {why}")
@@ -88,7 +90,7 @@ class Worktrees(ExitStack):
 
 
 def _worktree(*arguments: str) -> str:
-    return _run(["git", "-c", f"core.hooksPath={os.devnull}", "worktree", *arguments])  # DVC's hook checks out data
+    return _run(["git", "-c", f"core.hooksPath={os.devnull}", "worktree", *arguments])  # a hook checks out data
 
 
 def _run(command: list[str], folder: Path | None = None) -> str:
@@ -97,5 +99,5 @@ def _run(command: list[str], folder: Path | None = None) -> str:
 
 
 def md5_of(path: Path) -> str:
-    """Return the MD5 of a file, as in `dvc.lock`."""
+    """Return the MD5 of a file, as in the lock file."""
     return md5(path.read_bytes(), usedforsecurity=False).hexdigest()

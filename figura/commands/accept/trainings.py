@@ -86,7 +86,7 @@ def _parameters_first(name: str) -> bool:
 def _let_states_go_on(plan: Plan, run: Path, folders: Sequence[Path]) -> None:
     """Name the states of the old code as today's code names them: the resume point of the run, and shared states."""
     names = [read_json(folder / f"{0:010d}/names.json") for folder in folders]
-    store = StateStore.beside_dvc()
+    store = StateStore.of_project()
     for state in plan.shared if store else ():
         old, new = (one["states"].get(str(state.iteration)) for one in names)
         if store and state.digest == old and new:

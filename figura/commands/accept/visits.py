@@ -91,7 +91,7 @@ class Plan:
         self.processes = _processes(run / self.inside / "live/log.jsonl")
         AcceleratorState._reset_state(reset_partial_state=True)  # of another recipe's precision
         trainer = Trainer(recipe, scratch / "plan")
-        store = StateStore.beside_dvc()
+        store = StateStore.of_project()
         own = [] if store is None else store.states()
         self.shared: list[SharedState] = [
             one

@@ -3,24 +3,25 @@
 Every metric that the pipeline writes to `metrics/full/*.json` must be within its tolerance of the revision's value;
 tolerances.py describes the file of tolerances. Of a metric with a bootstrap interval only `value` is compared: the
 bounds follow from the same examples, and the interval's width can scale the tolerance. Outputs of the data stages
-(`prepare@...`) must have the same hash in `dvc.lock`. Exits with 1 if a metric is out of tolerance or missing, or if a
-hash differs. Metrics in a file that the pipeline no longer writes count as missing: the file may be the committed one.
-Behind what failed: `figura report REVISION` has the examples that changed most, `dvc diff REVISION` the files of data.
+(`prepare@...`) must have the same hash in the lock file. Exits with 1 if a metric is out of tolerance or missing, or if
+a hash differs. Metrics in a file that the pipeline no longer writes count as missing: the file may be the committed
+one. Behind what failed: `figura report REVISION` has the examples that changed most.
 """
 
-import sqlite3
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import astuple, fields
 from pathlib import Path
 
-from figura.base.errors import UserError
+from figura.base.errors import REPRO, UserError
 from figura.base.files import write_text
 from figura.base.tables import as_markdown, as_text
 from figura.commands import parser_of
 from figura.commands.ci.reproduction import FAILING, Results, Row, compare, outputs, read_results
 from figura.commands.ci.tolerances import read_tolerances
-from figura.pipeline.revisions import LOCK, WORKSPACE, Files
+from figura.pipeline.calls import outputs_in
+from figura.pipeline.lock import LOCK
+from figura.pipeline.revisions import WORKSPACE, Files
 
 METRICS = Path("metrics/full")
 TOLERANCES = Path("metrics/tolerances.yaml")
@@ -37,7 +38,7 @@ def main(arguments: list[str]) -> None:
     args = parser.parse_args(arguments)
     if args.revision == WORKSPACE:
         raise UserError(f"--revision {WORKSPACE}: the gate compares the workspace with a commit; name that one")
-    files, written = Files(args.revision), metric_files()
+    files, written = Files(args.revision), outputs_in(METRICS)
     rows = compare(committed(files, written), reproduced(written), read_tolerances(args.tolerances))
     failing = [row.metric for row in rows if row.verdict in FAILING]
     marked = [("! " if row.verdict in FAILING else "  ", astuple(row)) for row in rows]
@@ -49,22 +50,10 @@ def main(arguments: list[str]) -> None:
         raise UserError(f"not reproduced: {', '.join(failing[:10])}{', ...' if len(failing) > 10 else ''}")
 
 
-def metric_files() -> set[str]:
-    """Return the paths of the metrics files that the pipeline writes. Raises UserError if DVC cannot tell."""
-    from dvc.exceptions import DvcException
-    from dvc.repo import Repo
-
-    try:
-        with Repo() as repo:
-            return {str(out) for stage in repo.index.stages for out in stage.outs if Path(str(out)).parent == METRICS}
-    except (DvcException, sqlite3.Error) as error:  # the latter on a full disk
-        raise UserError(f"which metrics the pipeline makes: {error}") from None
-
-
 def committed(files: Files, written: set[str]) -> Results:
     """Read a revision's metrics and data hashes. Raises UserError if any are missing."""
     where = f" of {files.name}"
-    metrics, lock = _metrics(files), files.read_text(LOCK)
+    metrics, lock = _metrics(files), files.read_text(LOCK.as_posix())
     if not metrics or lock is None:
         raise UserError(f"--revision {files.name}: it has no {LOCK if metrics else f'{METRICS}/*.json'}")
     if lost := [path for path in outputs(lock, where) if path in written and path not in metrics]:
@@ -75,8 +64,8 @@ def committed(files: Files, written: set[str]) -> Results:
 def reproduced(written: set[str]) -> Results:
     """Read the working tree's metrics and data hashes. Raises UserError if nothing has run."""
     files = Files(WORKSPACE)
-    if (lock := files.read_text(LOCK)) is None:
-        raise UserError(f"{LOCK}: no such file; `dvc repro` writes it")
+    if (lock := files.read_text(LOCK.as_posix())) is None:
+        raise UserError(f"{LOCK}: no such file; `{REPRO}` writes it")
     return read_results({path: text for path, text in _metrics(files).items() if path in written}, lock, "")
 
 

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 from figura.base.error_collector import ErrorCollector
 from figura.base.errors import UserError
-from figura.base.yaml12 import parse_yaml
 from figura.commands.ci.tolerances import Tolerance, Tolerances
 from figura.formats.records import is_finite
+from figura.pipeline.lock import outputs
 from figura.recipe.trial import KEY
 
 DATA_STAGES = "prepare@"
@@ -54,11 +54,11 @@ class Row:
 
 
 def read_results(files: Mapping[str, str], lock: str, where: str) -> Results:
-    """Parse metrics files and `dvc.lock`.
+    """Parse metrics files and the lock file.
 
     Args:
         files: contents of the metrics files by path.
-        lock: content of `dvc.lock`.
+        lock: content of the lock file.
         where: suffix of paths in messages, such as ` of HEAD`.
 
     Raises:
@@ -80,21 +80,6 @@ def read_results(files: Mapping[str, str], lock: str, where: str) -> Results:
         if not of_file:
             empty.add(PurePosixPath(path).stem)
     return Results(metrics, outputs(lock, where, DATA_STAGES), frozenset(empty))
-
-
-def outputs(lock: str, where: str, prefix: str = "") -> dict[str, str]:
-    """Return the output hashes, by path, of the stages whose names begin with `prefix`; see `read_results`."""
-    content = parse_yaml(lock, f"dvc.lock{where}")
-    try:
-        stages = content["stages"]
-        outs = [out for name, stage in stages.items() if name.startswith(prefix) for out in stage["outs"]]
-        hashes = {out["path"]: out[out.get("hash", "md5")] for out in outs}
-    except (TypeError, KeyError, AttributeError) as error:
-        raise UserError(f"dvc.lock{where}: not what DVC writes: {error!r}") from None
-    for path, value in hashes.items():
-        if not isinstance(path, str) or not isinstance(value, str):
-            raise UserError(f"dvc.lock{where}: not what DVC writes: the hash of {path!r:.80} is {value!r:.80}")
-    return hashes
 
 
 def _metrics(content: Mapping[str, Any], prefix: str) -> dict[str, Metric]:

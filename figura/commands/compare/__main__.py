@@ -1,9 +1,9 @@
 """Is a difference between revisions more than noise? Compares headline metrics on the same examples.
 
-A revision is a commit, branch, tag or experiment of DVC, or `workspace`; the first is the one compared against, and the
+A revision is a commit, branch, tag or experiment, or `workspace`; the first is the one compared against, and the
 workspace is the second if only one is named. Metrics are those of `metrics.summary` of the recipe as it is in the
-workspace, computed anew from each revision's dump, which is read from DVC's cache; nothing is checked out. Revisions
-that differ in their `seed` alone are seeds of one setting: `dvc exp run --queue -S seed=1,2,3`. `resampling.py` has the
+workspace, computed anew from each revision's dump, which is read from the cache; nothing is checked out. Revisions
+that differ in their `seed` alone are seeds of one setting. `resampling.py` has the
 statistics, docs/sweeps.md an example. `figura report` shows the same with pictures. Not part of the DAG.
 """
 
@@ -22,7 +22,7 @@ def main(arguments: list[str]) -> None:
     """Compare, and print."""
     parser = parser_of("compare", __doc__)
     parser.add_argument("revisions", nargs="+", metavar="REVISION", help="commit, branch, experiment, or workspace")
-    parser.add_argument("--recipe", required=True, help="name of the recipe in dvc.yaml, such as vunet")
+    parser.add_argument("--recipe", required=True, help="name of the recipe, such as vunet")
     args = parser.parse_args(arguments)
     names = with_workspace(args.revisions)
     if len(names) < 2:

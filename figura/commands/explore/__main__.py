@@ -1,6 +1,6 @@
 """Serve a page to this machine's browser: browse data, watch and compare runs, try what is trained.
 
-Run it beside `dvc.yaml`. The page is at http://127.0.0.1:8080; nobody on another machine can open it (through SSH:
+Run it in a project. The page is at http://127.0.0.1:8080; nobody on another machine can open it (through SSH:
 `ssh -L 8080:127.0.0.1:8080 HOST`), but other users of this one can. It needs `pip install nicegui`. Ctrl-C
 ends it; a training that it has started goes on.
 """
@@ -12,7 +12,7 @@ from pathlib import Path
 from figura.base.errors import UserError
 from figura.base.exit_status import run
 from figura.commands import parser_of
-from figura.pipeline.dag import entries
+from figura.pipeline.dag import PIPELINE, entries
 
 PORT = 8080
 
@@ -26,7 +26,7 @@ def main(arguments: list[str]) -> None:
         raise UserError(f"--port {args.port}: expected 1 to 65535")
     recipes = entries("recipes")
     if not recipes:
-        raise UserError("dvc.yaml: its `vars` have no map `recipes`, so there is nothing to explore")
+        raise UserError(f"{PIPELINE}: its `vars` have no map `recipes`, so there is nothing to explore")
     if importlib.util.find_spec("nicegui") is None:
         raise UserError("NiceGUI is not installed: `pip install nicegui`")
 

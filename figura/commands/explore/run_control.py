@@ -4,13 +4,13 @@ import os
 import platform
 import signal
 import subprocess
-import sys
 import threading
 from datetime import datetime
 
-from figura.base.errors import UserError
+from figura.base.errors import REPRO, UserError
 from figura.base.lock import Holder
 from figura.commands.explore.runs import Run, lock_holder, locking_process, read_run
+from figura.pipeline.calls import COMMAND
 
 
 def stop(run: Run) -> Holder:
@@ -42,40 +42,40 @@ def stop(run: Run) -> Holder:
 
 
 _starting = threading.Lock()  # two people may ask at once
-_dvc_processes: dict[str, subprocess.Popen[bytes]] = {}  # whom DVC has not let train yet holds no lock
+_started: dict[str, subprocess.Popen[bytes]] = {}  # one that does not train yet holds no lock
 
 
 def resume(recipe: str) -> int:
-    """Let DVC train a recipe of `dvc.yaml`, or go on; it survives this process. Return its number.
+    """Let the pipeline train a recipe, or go on; it survives this process. Return its number.
 
     Raises:
         UserError: a process is at work there.
     """
     with _starting:
-        run, before = read_run(recipe), _dvc_processes.get(recipe)
+        run, before = read_run(recipe), _started.get(recipe)
         if run.holder is not None:
             raise UserError(f"{recipe}: {run.holder} is at work there; wait for it, or stop it")
         if before is not None and before.poll() is None:
-            raise UserError(f"{recipe}: `dvc repro` is at work for it already, process {before.pid}; wait for it")
+            raise UserError(f"{recipe}: `{REPRO}` is at work for it already, process {before.pid}; wait for it")
         run.output.parent.mkdir(parents=True, exist_ok=True)
         with run.output.open("ab") as file:
             now = datetime.now().astimezone().isoformat(sep=" ", timespec="seconds")
-            file.write(f"{now}: dvc repro train@{recipe}\n".encode())
+            file.write(f"{now}: {REPRO} train@{recipe}\n".encode())
             file.flush()
-            command = [sys.executable, "-m", "dvc", "repro", f"train@{recipe}"]
+            command = [*COMMAND, "repro", f"train@{recipe}"]
             process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=file, stderr=file, start_new_session=True
             )
-        _dvc_processes[recipe] = process
+        _started[recipe] = process
         return process.pid
 
 
 def launch_status(run: Run) -> str:
-    """Return what became of `resume`: that DVC is at work, or how it failed; nothing if there is nothing to tell."""
-    process = _dvc_processes.get(run.name)
+    """Return what became of `resume`: that it is at work, or how it failed; nothing if there is nothing to tell."""
+    process = _started.get(run.name)
     if process is None or run.holder is not None:
         return ""
     status = process.poll()
     if status is None:
-        return f"dvc repro train@{run.name} is at work, process {process.pid}"
-    return f"dvc repro train@{run.name} ended with status {status}; see its output" if status else ""
+        return f"{REPRO} train@{run.name} is at work, process {process.pid}"
+    return f"{REPRO} train@{run.name} ended with status {status}; see its output" if status else ""

@@ -31,7 +31,7 @@ TRAINING, INTERRUPTED, TRAINED, TRY, STOPPED, NEVER = (
 END = 1 << 16
 """Bytes of the end of a log; a record has about 2,000."""
 OUTPUT = "explore.log"
-"""In `live/`, which DVC ignores: what a training prints that was started here."""
+"""In `live/`, which is not tracked: what a training prints that was started here."""
 STEPS = re.compile(r"^train:\n(?:  .*\n)*?  steps: (\d+)$", re.MULTILINE)
 """What a resolved recipe trains; reading all of its YAML takes 50 times as long."""
 FLOCK = "hhqqi4x"

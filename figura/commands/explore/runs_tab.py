@@ -9,7 +9,7 @@ from typing import Any
 from nicegui import run as threads
 from nicegui import ui
 
-from figura.base.errors import UserError, one_line
+from figura.base.errors import REPRO, UserError, one_line
 from figura.base.exit_status import refusal
 from figura.commands.explore import run_control, run_curves, runs
 from figura.commands.explore.widgets import Latest, Picture, button, computed
@@ -144,7 +144,7 @@ class Side:
         """Train the recipe, or go on, after a question."""
         run = self.view.run
         if run is None or not await _confirm(
-            f"Run dvc repro train@{one_line(run.name)}? It goes on from the resume point, if there is one, trains "
+            f"Run {REPRO} train@{one_line(run.name)}? It goes on from the resume point, if there is one, trains "
             "again what has changed, and goes on when this page is closed.", "Start",
         ):  # fmt: skip
             return

@@ -11,11 +11,12 @@ import torch
 
 import figura
 from figura.base.error_collector import ErrorCollector
-from figura.base.errors import UserError
+from figura.base.errors import REPRO, UserError
 from figura.base.pictures import SUFFIXES, Pixels, decode_raw
 from figura.base.yaml12 import read_yaml
 from figura.commands.explore.cache import CACHE, manifests
 from figura.interfaces import ExampleDataset
+from figura.pipeline.dag import PIPELINE
 from figura.recipe.schema import Recipe
 from figura.recipe.schema_check import check_schema
 from figura.recipe.types import DATASET, build, find_type
@@ -77,7 +78,7 @@ def is_trained(recipe: str) -> bool:
 
 def untrained(recipe: str) -> str:
     """Return what is said of a recipe that has no model yet."""
-    return f"{recipe} is not trained yet: run dvc repro train@{recipe}, then reload this page"
+    return f"{recipe} is not trained yet: run {REPRO} train@{recipe}, then reload this page"
 
 
 def cached(kind: str, name: str, recipe: Recipe, make: Callable[[], T]) -> T:
@@ -103,7 +104,7 @@ def pose_recipe(recipes: Mapping[str, Recipe]) -> str:
     """Return the first recipe that saves the people of photos, those that are trained first."""
     poses = [name for name, one in recipes.items() if one.predict and one.predict.save.get("people") == "records"]
     if not any(is_trained(name) for name in poses):
-        first = f": run dvc repro train@{poses[0]}, then reload this page" if poses else "; dvc.yaml has none"
+        first = f": run {REPRO} train@{poses[0]}, then reload this page" if poses else f"; {PIPELINE} has none"
         raise UserError(f"this recipe needs to know where people are, which a trained pose recipe tells{first}")
     return poses[0]
 

@@ -145,7 +145,7 @@ def _need_packages(form: str) -> None:
 
 
 def _recipe_file(run_folder: Path, model: Path) -> Path:
-    """Return the params file of a run by its name in `dvc.yaml`."""
+    """Return the params file of a run by its name in the pipeline."""
     name = (run_folder if model != run_folder else model.parent).absolute().name
     recipes = entries("recipes") if PIPELINE.is_file() else {}
     if name not in recipes:

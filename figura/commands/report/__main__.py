@@ -1,10 +1,10 @@
 """Write one page on what was trained and how well it did: `figura report [REVISION ...]` writes report.html.
 
-The page holds its pictures and needs no connection. For each recipe in `dvc.yaml` it has the headline figures with
+The page holds its pictures and needs no connection. For each recipe it has the headline figures with
 baselines and intervals, sheets of results, the curves and losses of the training, the flow of an iteration, what it was
 trained on, and all figures. It reads metrics/, plots/, data/prepared and runs/ as they are here.
 
-With revisions (commits, branches, tags or experiments of DVC, or `workspace`), it begins with what differs from the
+With revisions (commits, branches, tags or experiments, or `workspace`), it begins with what differs from the
 first one: settings, what `figura compare` finds, curves of the trainings, figures and pictures. Recipes in which
 nothing differs are only named. With one revision, the workspace is compared with it. `--markdown FOLDER` writes the
 same as Markdown with pictures beside it, short enough for a comment on GitHub; CI posts it, with the table of
@@ -34,7 +34,7 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("revisions", nargs="*", metavar="REVISION", help="commit, branch, experiment, or workspace")
     parser.add_argument("--output", type=Path, default=Path("report.html"), metavar="FILE", help="default: %(default)s")
     parser.add_argument("--markdown", type=Path, metavar="FOLDER", help="also write report.md and pictures there")
-    parser.add_argument("--recipe", nargs="+", default=[], metavar="NAME", help="of dvc.yaml; default: all")
+    parser.add_argument("--recipe", nargs="+", default=[], metavar="NAME", help="of a recipe; default: all")
     parser.add_argument("--gate", type=Path, metavar="FILE", help="begin with the Markdown of `figura gate`")
     args = parser.parse_args(arguments)
     if args.output.suffix != ".html":

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from figura.base.errors import UserError
+from figura.base.errors import CHECKOUT, REPRO, UserError
 from figura.base.files import git, read_json, read_text
 from figura.base.yaml12 import read_yaml
 from figura.commands.report.page import Block, Cards, Fold, Lines, Pictures, Rows, Text
 from figura.commands.report.pictures import Picture, picture_of
 from figura.pipeline.accepted import acceptances
-from figura.pipeline.causes import read_lock
-from figura.pipeline.dag import entries
+from figura.pipeline.dag import PIPELINE, entries
+from figura.pipeline.lock import read_lock
 from figura.recipe.expansion import read_recipe
 from figura.recipe.trial import KEY
 from figura.report.curves import read_histories
@@ -30,10 +30,10 @@ CURVES = "losses"
 
 @dataclass(frozen=True)
 class Entry:
-    """A recipe of `dvc.yaml`, or what judges its pictures.
+    """A recipe of the pipeline, or what judges its pictures.
 
     Attributes:
-        name: in `dvc.yaml`; of what judges pictures, that of its metrics.
+        name: in the pipeline; of what judges pictures, that of its metrics.
         path: of the params file.
         data: the prepared dataset; None if nothing is trained.
     """
@@ -44,7 +44,7 @@ class Entry:
 
 
 def entries_of(names: list[str]) -> list[Entry]:
-    """Return the recipes in `dvc.yaml`, and what judges their pictures; all, or the named ones.
+    """Return the recipes of the pipeline, and what judges their pictures; all, or the named ones.
 
     Raises:
         UserError: there is no such entry.
@@ -54,7 +54,7 @@ def entries_of(names: list[str]) -> list[Entry]:
     for name in names:
         if name not in [one.name for one in known]:
             listed = ", ".join(one.name for one in known)
-            raise UserError(f"--recipe {name}: dvc.yaml has no such recipe; there are {listed}")
+            raise UserError(f"--recipe {name}: {PIPELINE} has no such recipe; there are {listed}")
     return [one for one in known if not names or one.name in names]
 
 
@@ -83,7 +83,7 @@ def _about(entry: Entry) -> Iterator[Block]:
     for line in read_text(entry.path).splitlines():
         if line.startswith("# yaml-language-server:"):
             continue
-        if not line.startswith("# ") or line.startswith("# dvc "):
+        if not line.startswith("# ") or line.startswith(f"# {REPRO.split()[0]} "):
             break
         lines.append(line.removeprefix("# "))
     if lines:
@@ -145,7 +145,7 @@ def _pictures(entry: Entry) -> Iterator[Block]:
     order = {name: index for index, name in enumerate(kinds)}
     files = [file for file in folder.glob("*.*") if file.suffix in (".png", ".jpg")]
     if not files:
-        raise UserError(f"{folder}: no pictures; run `dvc repro`, or `dvc checkout`")
+        raise UserError(f"{folder}: no pictures; run `{REPRO}`, or `{CHECKOUT}`")
     sheets, curves = list[Picture](), list[Picture]()
     for file in sorted(files, key=lambda file: (order.get(file.stem, len(order)), file.name)):
         curve = file.stem == CURVES

@@ -14,6 +14,7 @@ from figura.commands.log_plots import draw_logs, read_log
 from figura.commands.report.contents import METRICS, PLOTS, Entry, words
 from figura.commands.report.page import Block, Fold, Lines, Pictures, Rows, Text
 from figura.commands.report.pictures import Picture, picture_of
+from figura.pipeline.calls import changed_params
 from figura.pipeline.revisions import Files
 from figura.report.metrics import flattened
 from figura.report.sheets import side_by_side
@@ -25,16 +26,12 @@ GAP = 12  # pixels between pictures of two revisions
 
 
 def differing_settings(files: Sequence[Files]) -> Iterator[Block]:
-    """Yield the params that DVC tracks and that differ from the first revision, and what DVC could not read of them."""
-    from dvc.exceptions import DvcException
-    from dvc.repo import Repo
-
+    """Yield the tracked params that differ from the first revision, and those that could not be read."""
     first, *others = [one.name for one in files]
     for other in others:
         try:
-            with Repo() as repo:
-                found = repo.params.diff(a_rev=first, b_rev=other)
-        except DvcException as error:
+            found = changed_params(first, other)
+        except UserError as error:
             yield Text(f"settings of {other}: not compared: {error}", "warning")
             continue
         if unread := list(_unread(found.get("errors", {}))):

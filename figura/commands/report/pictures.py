@@ -7,7 +7,7 @@ from pathlib import Path
 import cv2
 import numpy as np
 
-from figura.base.errors import UserError
+from figura.base.errors import CHECKOUT, REPRO, UserError
 from figura.base.files import read_bytes
 from figura.base.pictures import Pixels, decode_picture
 
@@ -46,7 +46,7 @@ class Picture:
 
 def picture_of(path: Path, title: str, alt: str, widest: int = WIDEST) -> Picture:
     """Read a PNG or JPEG file. Raises UserError if it is missing or damaged."""
-    pixels = decode_picture(read_bytes(path, "run `dvc repro`, or `dvc checkout`"), path)
+    pixels = decode_picture(read_bytes(path, f"run `{REPRO}`, or `{CHECKOUT}`"), path)
     height, width = pixels.shape[:2]
     scale = min(widest / width, HIGHEST / height)
     if scale < 1:

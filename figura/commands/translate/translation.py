@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from figura.base.error_collector import shown
-from figura.base.errors import UserError, nearest
+from figura.base.errors import ADD, REPRO, UserError, nearest
 from figura.commands.translate.reading import System
 from figura.commands.translate.table import Table
 from figura.recipe.expansion import read_recipe
@@ -158,7 +158,7 @@ class Translation:
         run = f"runs/{name}"
         ((dataset, entry),) = self.data.items()
         self.commands = {
-            first: f"dvc add {entry['source']} && dvc repro prepare@{dataset}",
+            first: f"{ADD} {entry['source']} && {REPRO} prepare@{dataset}",
             train: f"python -m stages.train {recipe} {run}",
             judge: f"python -m stages.eval_dump {recipe} {run} && python -m stages.metrics {recipe} {run} "
             f"metrics/{name}.json plots/{name}",

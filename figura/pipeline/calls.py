@@ -1,0 +1,104 @@
+"""Calls of DVC. Commands run as processes: importing its interface would take longer than most of them."""
+
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from figura.base.errors import UserError, one_line
+
+COMMAND = (sys.executable, "-m", "dvc")
+PREFIX = "DVC_"
+"""Of the environment variables by which DVC tells a stage what it runs."""
+
+
+def output(*arguments: str) -> str:
+    """Return what a command of DVC prints. Raises UserError if it fails."""
+    import dvc  # noqa: F401  # where it is not installed, this says so
+
+    done = subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, check=False)
+    if done.returncode:
+        words = " ".join(word for word in arguments[:2] if word.isalpha())
+        raise UserError(f"dvc {words}: {one_line(done.stderr.strip())}")
+    return done.stdout
+
+
+def status(stages: Sequence[str]) -> dict[str, list[Any]]:
+    """Return what `dvc status` says of each of these stages, or of all. Raises UserError if DVC fails."""
+    found: dict[str, list[Any]] = json.loads(output("status", "--json", *stages) or "{}")
+    return found
+
+
+def commit(stage: str) -> None:
+    """Record the dependencies of a stage as they are, without running it. Raises UserError if DVC fails."""
+    output("commit", "--force", stage)
+
+
+def experiments() -> Any:
+    """Return the parsed output of `dvc exp show --json`. Raises UserError if DVC fails."""
+    return json.loads(output("exp", "show", "--json"))
+
+
+def stage() -> str | None:
+    """Return the stage that DVC runs in this process, such as `train@vunet`; None outside of DVC."""
+    return os.environ.get(f"{PREFIX}STAGE")
+
+
+def experiment() -> str | None:
+    """Return the name of the experiment that DVC runs in this process; None outside of one."""
+    return os.environ.get(f"{PREFIX}EXP_NAME")
+
+
+def project() -> str | None:
+    """Return the project of the stage that DVC runs in this process, of an experiment's copy the one copied."""
+    return os.environ.get(f"{PREFIX}ROOT")
+
+
+def outputs_in(folder: Path) -> set[str]:
+    """Return the paths of the stages' outputs in a folder. Raises UserError if DVC cannot tell."""
+    from dvc.exceptions import DvcException
+    from dvc.repo import Repo
+
+    try:
+        with Repo() as repo:
+            return {str(out) for one in repo.index.stages for out in one.outs if Path(str(out)).parent == folder}
+    except (DvcException, sqlite3.Error) as error:  # the latter on a full disk
+        raise UserError(f"which metrics the pipeline makes: {error}") from None
+
+
+def changed_params(first: str, other: str) -> dict[str, Any]:
+    """Return the params that differ between two revisions: `diff` by file and key, `errors` by revision.
+
+    Raises:
+        UserError: DVC cannot compare them.
+    """
+    from dvc.exceptions import DvcException
+    from dvc.repo import Repo
+
+    try:
+        with Repo() as repo:
+            found: dict[str, Any] = repo.params.diff(a_rev=first, b_rev=other)
+            return found
+    except DvcException as error:
+        raise UserError(str(error)) from None
+
+
+def crossed(overrides: Sequence[str]) -> list[dict[str, list[str]]]:
+    """Return the settings of a grid in the grammar of `dvc exp run -S`: overrides by file, for each setting.
+
+    Raises:
+        UserError: an override is not readable.
+    """
+    from dvc.exceptions import DvcException
+    from dvc.utils.cli_parse import to_path_overrides
+    from dvc.utils.hydra import get_hydra_sweeps
+    from hydra.errors import HydraException
+
+    try:
+        return list(get_hydra_sweeps(to_path_overrides(overrides)))
+    except (HydraException, DvcException) as error:
+        raise UserError(f"-S: {one_line(str(error))}") from None
