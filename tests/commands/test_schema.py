@@ -95,8 +95,9 @@ TYPOS = [
     ("params.yaml", "steps.generator.optimizer", "momentun", {"steps__generator__optimizer__momentun": 0.9}),
     ("params.yaml", "data.common", "image_sise", {"data__common__image_sise": 64}),
     ("params.yaml", "evaluate.data.people", "splt", {"evaluate__data__people__splt": "test"}),
-    ("recipes/pix2pix.yaml", "metrics.scores.frechet", "images", {"metrics__scores__frechet__images": "fake"}),
-    ("recipes/pix2pix.yaml", "predict.data", "layouts", {"predict__data__layouts": "pairs"}),
+    ("recipes/unpaired/cyclegan.yaml", "metrics.scores.frechet", "images",
+     {"metrics__scores__frechet__images": "fake_y"}),
+    ("recipes/unpaired/cyclegan.yaml", "predict.data", "layouts", {"predict__data__layouts": "pairs"}),
     ("recipes/pose.yaml", "data.train.scenes.augmentation", "blurr",
      {"data__train__scenes__augmentation__blurr": {"chance": 0.1}}),
     # a type: of ours, without a dot, of torch, of another kind
