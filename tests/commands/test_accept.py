@@ -3,15 +3,18 @@
 import math
 import shutil
 import sys
+import zipfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import toy
 from trainings import QUIET, trained
 
+from figura.base.pictures import encode_png
 from figura.base.yaml12 import read_yaml, to_yaml
 from figura.commands.accept.differences import in_folders, in_tensors, in_values
 from figura.commands.accept.samples import run_sample
@@ -187,3 +190,15 @@ def test_a_bit_of_a_tensor_counts() -> None:
     assert in_tensors({"a": one}, {"a": torch.tensor([-0.0, 1.0, math.nan])}) is not None
     assert in_tensors({"a": one[:2]}, {"a": torch.tensor([0.0, 1.5])}) == "a by at most 0.5"
     assert in_tensors({"a": one}, {"a": one.double()}) is not None
+
+
+def test_archives_differ_in_a_member(tmp_path: Path) -> None:
+    for side, level in (("old", 4), ("new", 7)):
+        pixels = np.full((2, 3, 3), 4, np.uint8)
+        pixels[1, 2] = level
+        (tmp_path / side).mkdir()
+        with zipfile.ZipFile(tmp_path / side / "a.zip", "w") as archive:
+            archive.writestr("same.txt", "")
+            archive.writestr("a/1.png", encode_png(pixels))
+    expected = "a.zip: a/1.png: 1 of 6 pixels, by at most 3"
+    assert in_folders(tmp_path / "old", tmp_path / "new") == expected

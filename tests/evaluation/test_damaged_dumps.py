@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import zipfile
 from io import BytesIO
@@ -148,6 +149,37 @@ def test_a_dump_of_plain_files_has_the_same_metrics(spoilt, capsys):
     assert (spoilt / "dump/plain/000000.image.image.png").is_file()
     assert said(spoilt, capsys) == (0,)
     assert (spoilt / "out/toy.json").read_bytes() == metrics_of_archives
+
+
+class Deadly(toy.Ramps):
+    """Kills the process that reads the last example."""
+
+    deadly = False
+
+    def example(self, index, random):
+        if self.deadly and index == len(self) - 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().example(index, random)
+
+
+def test_a_dump_whose_writer_was_killed_is_none_and_is_written_anew(tmp_path, monkeypatch):
+    data = {"ramps": {"type": "test_damaged_dumps.Deadly", "length": 6}}
+    recipe = toy.checked(CHANGES | {"data.validation": data, "evaluate.batch_size": 1})
+    folder = tmp_path / "dump"
+    networks = build_networks(recipe)
+    write_dump(recipe, networks, folder)
+    whole = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    monkeypatch.setattr(Deadly, "deadly", True)
+    if (child := os.fork()) == 0:
+        write_dump(recipe, networks, folder)
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+    assert (folder / "plain.image.zip").exists()
+    with pytest.raises(UserError, match="no such file; run the eval-dump stage first"):
+        Dump(folder)
+    monkeypatch.undo()
+    write_dump(recipe, networks, folder)
+    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == whole
 
 
 def test_a_mark_of_a_try_that_is_lost_or_added_is_detected(spoilt, capsys):
