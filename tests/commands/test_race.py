@@ -1,5 +1,6 @@
 """`figura race`: which settings there are, which of them stop at a rung, and what is refused."""
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -132,6 +133,7 @@ def test_a_cache_with_which_dvc_makes_no_copies_is_refused_with_the_cure(tmp_pat
     (folder / ".dvc").mkdir(parents=True)
     (folder / "dvc.yaml").write_text("vars: [{recipes: {pose: {params: pose.yaml}}}]\n")
     (folder / "pose.yaml").write_text((ROOT / POSE).read_text())
+    shutil.copytree(ROOT / "recipes/shared", folder / "recipes/shared")  # which it extends
     monkeypatch.chdir(folder)
     race = ["--recipe", "pose", "--metric", "AP", "--rungs", "1", "-S", "seed=1,2"]
     with pytest.raises(UserError, match=r"für mich/\.dvc/cache: has letters beyond ASCII.*`dvc cache dir --local"):
