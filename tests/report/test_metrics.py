@@ -153,7 +153,7 @@ def test_a_summary_has_few_numbers_and_what_they_are_beside():
 
 def test_the_recipes_show_at_most_six_numbers_each():
     files = ["params.yaml", *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "recipes").rglob("*.yaml"))]
-    for file in files:
+    for file in (file for file in files if not file.startswith("recipes/shared/")):
         summary = toy.shipped(file)["metrics"]["summary"]
         plain = [entry["metric"].endswith(".value") for entry in summary.values()]  # a number without an interval
         numbers = [(1 if one else 3) + ("beside" in e) for one, e in zip(plain, summary.values(), strict=True)]
