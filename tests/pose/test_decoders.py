@@ -42,8 +42,8 @@ is_occupied(np.zeros((1, 4, 4), np.uint8), 0, 1.0, 1.0)
 def test_that_a_decoder_is_compiled_is_said_once_and_not_again_where_it_is_cached(tmp_path):
     said = [
         subprocess.run(
-            [sys.executable, "-c", COMPILES], cwd=ROOT, env=os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)},
-            stderr=subprocess.PIPE, text=True, check=True,
+            [sys.executable, "-W", "ignore", "-c", COMPILES], cwd=ROOT, stderr=subprocess.PIPE, text=True, check=True,
+            env=os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)},
         ).stderr
         for _ in range(2)
     ]  # fmt: skip
