@@ -12,6 +12,7 @@ from figura.base.exit_status import run
 from figura.base.yaml12 import read_yaml
 from figura.pipeline.causes import print_causes
 from figura.pipeline.untracked_files import refuse_untracked
+from figura.recipe.expansion import read_recipe
 from figura.recipe.schema_check import check_schema, checked_for_metrics
 
 READS = ("metrics",)
@@ -33,7 +34,7 @@ def main(arguments: list[str]) -> None:
     from figura.dump import Dump
     from figura.report.curves import draw_curves, read_histories, write_curves
     from figura.report.results import write_results
-    from figura.report.verdicts import judge_curves
+    from figura.report.verdicts import judge_curves, losses_to_judge
 
     dump = Dump(args.run / "dump")
     histories = read_histories(args.run) if (args.run / "history").exists() else None
@@ -46,7 +47,7 @@ def main(arguments: list[str]) -> None:
         return
     write_curves(*histories, args.plots, "TRY " if dump.trial else "")
     draw_curves(*histories, args.plots / "pictures" / "losses.png", dump.trial)
-    for line in [] if dump.trial else judge_curves(*histories):
+    for line in [] if dump.trial else judge_curves(*histories, losses_to_judge(read_recipe(args.recipe))):
         print(line)
 
 

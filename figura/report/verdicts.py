@@ -1,7 +1,8 @@
 """What a reader of the figures and curves would say: better than the baseline or not, overfitted, stopped too early."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -29,17 +30,28 @@ def verdicts(full: Mapping[str, Mapping[str, Estimate]]) -> dict[str, str]:
     return {name: verdict(gain) for name, gain in full.get(GAINS, {}).items()}
 
 
-def judge_curves(train: pd.DataFrame, validation: pd.DataFrame) -> list[str]:
+def losses_to_judge(recipe: Mapping[str, Any]) -> set[str]:
+    """Return the losses of an expanded recipe's steps that train a network which evaluation runs.
+
+    A discriminator is not evaluated: its losses may fall because it wins, which is no reason to train longer.
+    """
+    steps, chains = recipe["steps"], [mode.get("injectors", {}) for mode in recipe["evaluate"]["modes"].values()]
+    evaluated = {injector.get("network") for chain in chains for injector in chain.values()}
+    judged = {name for name, step in steps.items() if evaluated & {*step["trains"]}}
+    return {name for name, loss in recipe["losses"].items() if loss.get("step", next(iter(steps))) in judged}
+
+
+def judge_curves(train: pd.DataFrame, validation: pd.DataFrame, losses: Collection[str]) -> list[str]:
     """Return at most one line on the curves of a training, as of `curves.read_histories`.
 
-    Only the loss that fell most is judged, in raw value times last weight: those of discriminators and of what deceives
-    them neither fall nor need to. It is *overfitted* if its validation has a minimum before the end, is now higher by
+    Only that of the `losses` is judged which fell most, in raw value times last weight: what deceives a discriminator
+    neither falls nor needs to. It is *overfitted* if its validation has a minimum before the end, is now higher by
     `RISE` of the fall from the first training row to that minimum, and training fell since. Or validation came within
     `RISE` of its minimum in the first half of the training, and training fell by as much since. It is *unfinished* if
     quarters of training have ever lower means, the last one by `FALL` of the whole fall and two standard errors, and
     validation is lowest at the end.
     """
-    falls = {name: _fall(train, name) for name in losses_of(train) if name.partition(".")[0] == name}
+    falls = {name: _fall(train, name) for name in losses_of(train) if name in losses}
     name = max(falls, key=lambda one: falls[one], default="")
     if not name or not falls[name] > 0:
         return []

@@ -20,7 +20,8 @@ networks: {net: {type: toy.Net}}
 losses:
   l1: {type: images.L1, inputs: {image: x, target: y}, weight: 2.5}
   kl: {type: toy.KL, inputs: {p: p}, weight: 1, schedule: {type: Linear, end: 5}}
-steps: {}
+steps: {only: {trains: [net]}}
+evaluate: {modes: {a: {injectors: {run: {network: net}}}}}
 train: {steps: 120, precision: bf16}
 metrics:
   summary: {psnr: {metric: a.psnr, better: higher}, <i>odd</i>: {metric: a.odd, better: lower}}

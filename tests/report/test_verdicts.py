@@ -1,6 +1,7 @@
 """Verdicts on figures and curves: planted curves, and gains by hand."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -9,9 +10,12 @@ import toy
 from dumps_by_hand import sealed
 
 from figura.dump import Dump
+from figura.recipe.expansion import read_recipe
 from figura.report.interfaces import Score
 from figura.report.results import write_results
-from figura.report.verdicts import judge_curves, verdict
+from figura.report.verdicts import judge_curves, losses_to_judge, verdict
+
+ROOT = Path(__file__).parents[2]
 
 
 class MeanOf(Score):
@@ -113,6 +117,10 @@ LINES = {
         [OVERFITTED.replace("0.3 to 0.4", "-4.7 to -4.6")],
     ),
     "another loss fell more": (planted(np.linspace(1, 0, 40), b=5 * DECAY), []),
+    "a discriminator's loss fell more": (
+        planted(np.linspace(1, 0, 40), D_fake=5 * DECAY),
+        ["a: still falls at the end, in the last quarter by 29% of the whole fall: train more steps"],
+    ),
     "no validation": (planted(DECAY), []),
 }  # fmt: skip
 
@@ -120,4 +128,18 @@ LINES = {
 @pytest.mark.parametrize("case", LINES)
 def test_curves_are_judged_as_a_reader_would(case):
     histories, lines = LINES[case]
-    assert judge_curves(*histories) == lines
+    assert judge_curves(*histories, {"a", "b"}) == lines
+
+
+@pytest.mark.parametrize(
+    ("path", "others"),
+    {
+        "params.yaml": set(),
+        "recipes/pix2pix.yaml": {"D_real", "D_fake"},
+        "recipes/super_resolution.yaml": {"D_real", "D_fake"},
+        "recipes/photos/unpaired.yaml": {"D_real_y", "D_fake_y"},
+    }.items(),
+)
+def test_losses_of_networks_that_are_not_evaluated_are_not_judged(path, others):
+    recipe = read_recipe(ROOT / path)
+    assert set(recipe["losses"]) - losses_to_judge(recipe) == others

@@ -21,7 +21,7 @@ from figura.recipe.expansion import read_recipe
 from figura.recipe.trial import KEY
 from figura.report.curves import read_histories
 from figura.report.metrics import flattened
-from figura.report.verdicts import judge_curves, verdicts
+from figura.report.verdicts import judge_curves, losses_to_judge, verdicts
 
 METRICS, PLOTS = Path("metrics"), Path("plots")
 CURVES = "losses"
@@ -108,7 +108,7 @@ def _headlines(entry: Entry) -> Iterator[Block]:
         said = [f"{name}: {one}" for name, one in verdicts(metrics_of(entry, METRICS / "full")[0]).items()]
         run = Path("runs") / entry.name
         if entry.data is not None and (run / "history").exists():
-            said += judge_curves(*read_histories(run))
+            said += judge_curves(*read_histories(run), losses_to_judge(read_recipe(entry.path)))
         if said:
             yield Lines(said)
 
