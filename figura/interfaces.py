@@ -136,7 +136,7 @@ class State(Mapping[str, Any]):
 
     def __getitem__(self, name: str) -> Any:
         if name not in self._values:
-            raise KeyError(f"nobody provides {name!r}{nearest(name, self._values)}; there are {sorted(self._values)}")
+            raise KeyError(f"nothing provides {name!r}{nearest(name, self._values)}; there are {sorted(self._values)}")
         return self._values[name]
 
     def __iter__(self) -> Iterator[str]:

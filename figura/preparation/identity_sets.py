@@ -35,7 +35,7 @@ def add_identities(
     every = (*splits, *shares)
     if settings.poses is None:
         add_pictures(preparation, pictures, every, images, source)
-        lines.append(f"nobody has joints; {source.key}.poses can bring them")
+        lines.append(f"no person has joints; {source.key}.poses can bring them")
     else:
         names = stated_names(settings.keypoints)
         export = open_poses(source.path(settings.poses, "poses"), source.key, names, settings.min_confidence)

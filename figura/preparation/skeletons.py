@@ -184,7 +184,7 @@ def _of_parts(skeleton: Skeleton, key: str) -> list[str]:
     lines = []
     if alone := sorted(joint for part in parts if len(part) == 1 for joint in part):
         names = ", ".join(skeleton.keypoints[joint] for joint in alone)
-        lines.append(f"warning: {key}.connections: none reaches {names}, so nobody is decoded with them")
+        lines.append(f"warning: {key}.connections: none reaches {names}, so no person is decoded with them")
     if len(several := [sorted(part) for part in parts if len(part) > 1]) > 1:
         named = "; ".join(", ".join(skeleton.keypoints[joint] for joint in part[:4]) for part in sorted(several))
         lines.append(

@@ -82,7 +82,7 @@ class NameCheck:
         if message is not None:
             self.errors.add(key, message)
         else:
-            self.errors.add_unknown(key, name, allowed, "name: nobody provides")
+            self.errors.add_unknown(key, name, allowed, "name: nothing provides")
 
 
 class _Pass:
@@ -153,4 +153,4 @@ class _Pass:
             if name in injector.adds and self.recipe.steps[step].injectors[place].only
         ]
         kind = "training" if self.training else "validation passes"
-        return f"in {kind} nobody provides {name!r}: {'; '.join(elsewhere)}" if elsewhere else None
+        return f"in {kind} nothing provides {name!r}: {'; '.join(elsewhere)}" if elsewhere else None

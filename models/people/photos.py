@@ -143,7 +143,7 @@ class PersonPhotos(PhotoExamples):
         categories = sorted({record["category_id"] for record in people})
         if categories and self.category not in categories:
             raise UserError(
-                f"{where}: nobody has the category_id {self.category}; there are {categories[:SAID]}; write the "
+                f"{where}: no person has the category_id {self.category}; there are {categories[:SAID]}; write the "
                 "id of people in these results to predict.data.category"
             )
 

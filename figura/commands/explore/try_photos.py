@@ -79,7 +79,7 @@ class PhotoPanel:
             self.told.set_text(f"{recipe}: no result")
             return
         photo, results = done
-        found = f"{time.perf_counter() - start:.1f} s" if results else "it finds nobody of whom it could make something"
+        found = f"{time.perf_counter() - start:.1f} s" if results else "it finds no person"
         self.told.set_text(f"{recipe}: {found}")
         with self.space:
             _show(photo, results)
