@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import torch
 import torch.distributed as dist
@@ -19,6 +19,8 @@ from figura.base.errors import UserError
 from figura.base.seeding import seed_here
 from figura.engine.averaging import GradientAverage
 from figura.engine.batch_norm import share_batch_norms
+from figura.engine.checkpointing import checkpoint_networks
+from figura.engine.compiling import compile_networks
 from figura.engine.data import Loaders
 from figura.engine.precision import check_precision, gradient_scaler
 from figura.engine.step import GatedInjector, Step, WeightedLoss
@@ -41,6 +43,26 @@ from figura.schedules import Constant
 Split = Literal["train", "validation", "evaluate"]
 # How long a rank waits for another, which may be scoring a dump. If a rank dies, the launcher kills the others at once.
 PATIENCE = timedelta(hours=2)
+
+
+class Assembly(NamedTuple):
+    """What a training updates, at its start: prepared networks and their averages, plain networks, and steps."""
+
+    networks: Networks
+    averages: dict[str, WeightAverages]  # none without `train.ema`
+    plain: dict[str, nn.Module]
+    steps: dict[str, Step]
+
+
+def assemble(recipe: Recipe, accelerator: Accelerator) -> Assembly:
+    """Build networks and steps; networks are checkpointed and compiled as the recipe says. Raises UserError."""
+    networks, averages = start_networks(recipe, accelerator)
+    steps = build_steps(recipe, dict(networks.live), accelerator)
+    plain = {name: accelerator.unwrap_model(network) for name, network in networks.live.items()}
+    checkpoint_networks(plain, recipe)
+    losses = {name: weighted.loss for step in steps.values() for name, weighted in step.losses.items()}
+    compile_networks(networks.live, losses, recipe)
+    return Assembly(networks, averages, plain, steps)
 
 
 def split_entries(recipe: Recipe, split: Split) -> tuple[str, Mapping[str, DatasetEntry]]:

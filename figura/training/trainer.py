@@ -16,16 +16,7 @@ from figura.base.errors import REPRO, Interrupted, UserError, nearest
 from figura.base.lock import hold
 from figura.base.modes import evaluating, unchanged
 from figura.base.seeding import derive, random_kept, seed_here
-from figura.engine.build import (
-    broadcast_,
-    build_callbacks,
-    build_loaders,
-    build_steps,
-    make_accelerator,
-    start_networks,
-)
-from figura.engine.checkpointing import checkpoint_networks
-from figura.engine.compiling import compile_networks
+from figura.engine.build import assemble, broadcast_, build_callbacks, build_loaders, make_accelerator
 from figura.engine.rank_invariant_rng import rank_invariant_noise
 from figura.engine.signals import StopRequest
 from figura.engine.step import Stopwatch
@@ -95,13 +86,7 @@ class Trainer:
         torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]  # costs 2 % of a step
         self.loaders = build_loaders(recipe, self.accelerator)
         self.callbacks = build_callbacks(recipe, callbacks or {})
-        self.networks, self.averages = start_networks(recipe, self.accelerator)
-        self.steps = build_steps(recipe, dict(self.networks.live), self.accelerator)
-        unwrap = self.accelerator.unwrap_model
-        plain = {name: unwrap(network) for name, network in self.networks.live.items()}
-        checkpoint_networks(plain, recipe)
-        losses = {name: weighted.loss for step in self.steps.values() for name, weighted in step.losses.items()}
-        compile_networks(self.networks.live, losses, recipe)
+        self.networks, self.averages, plain, self.steps = assemble(recipe, self.accelerator)
         self.validation = Validation(recipe, self.loaders, self.accelerator.device)
         self.batches_per_epoch = self.loaders.batches_per_epoch
         self.last = recipe.train.iterations(self.batches_per_epoch)

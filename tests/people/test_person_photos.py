@@ -64,7 +64,7 @@ def test_found_people(photo):
 
 def test_people_of_another_category(photo):
     beside(photo, [person(category=18), person(category=18)])
-    with pytest.raises(UserError, match=r"no person has the category_id 1; there are \[18\]; .*predict\.data\.category"):
+    with pytest.raises(UserError, match=r"no person has the category_id 1; there are \[18\]; .*data\.category"):
         PersonPhotos(**BASIC).examples(photo)
     assert len(PersonPhotos(**BASIC, category=18).examples(photo)) == 2
     beside(photo, [])
