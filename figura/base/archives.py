@@ -7,14 +7,17 @@ Members lie in the order in which they are added, without times; so equal member
 import hashlib
 import os
 import struct
-from collections.abc import Mapping
-from itertools import count
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import NamedTuple
 from zipfile import ZIP_STORED, BadZipFile, ZipFile, ZipInfo
 from zlib import crc32
 
+import numpy as np
+from numpy.typing import NDArray
+
 from figura.base.errors import UserError
-from figura.base.files import open_regular
+from figura.base.files import open_regular, sha256
 
 MOST = 2**28
 TIME = (1980, 1, 1, 0, 0, 0)  # the earliest time that zip supports
@@ -36,7 +39,7 @@ class ArchiveWriter:
 
     Attributes:
         path: of the archive that is being written.
-        sums: the SHA-256 of each finished archive, by file name.
+        sums: the SHA-256 of each finished archive, by path relative to the folder.
 
     Raises:
         OSError: from each method, if the disk is full or the folder cannot be written.
@@ -64,19 +67,24 @@ class ArchiveWriter:
         """Finish the archive."""
         self._archive.close()
         with self.path.open("rb") as file:
-            self.sums[self.path.name] = hashlib.file_digest(file, "sha256").hexdigest()
+            self.sums[self.path.relative_to(self.folder).as_posix()] = hashlib.file_digest(file, "sha256").hexdigest()
+
+
+class _Index(NamedTuple):
+    keys: NDArray[np.uint64]  # of the members' names, sorted
+    places: NDArray[np.int64]  # start, size and CRC-32 of each
 
 
 class ArchiveReader:
     """Reads members of the archives in a folder.
 
-    An archive is checked when the first member is read. No file stays open, so that threads, and forked or spawned
-    processes, can share an instance.
+    An archive is checked when the first member is read, and takes 32 bytes of memory a member. No file stays open, so
+    that threads, and forked or spawned processes, can share an instance.
     """
 
     def __init__(self, folder: Path, advice: str) -> None:
         self.folder, self.advice = folder, advice
-        self._members: dict[str, dict[str, tuple[int, int, int]]] = {}  # start, size and CRC-32, by archive and name
+        self._indices: dict[str, _Index] = {}  # by archive
 
     def read(self, name: str, member: str, sums: Mapping[str, str]) -> bytes | None:
         """Return a member of the archives of a name; None if there is none.
@@ -84,19 +92,33 @@ class ArchiveReader:
         Args:
             name: of the archives.
             member: its name.
-            sums: the SHA-256 of each archive by file name; others are not read.
+            sums: the SHA-256 of each archive by file name, empty if unknown; others are not read.
 
         Raises:
             UserError: an archive is missing or damaged, or no archive of uncompressed members.
         """
-        for number in count(1):
-            if (archive := archive_name(name, number)) not in sums:
-                return None
-            if archive not in self._members:
-                self._members[archive] = self._index(self.folder / archive, sums[archive])
-            if found := self._members[archive].get(member):
-                return self._content(self.folder / archive, member, *found)
-        raise AssertionError
+        key = _key(member)
+        for path, index in self._checked(name, sums):
+            place = int(np.searchsorted(index.keys, key))
+            if place < len(index.keys) and index.keys[place] == key:
+                return self._content(path, member, *index.places[place].tolist())
+        return None
+
+    def names(self, name: str, sums: Mapping[str, str]) -> list[str]:
+        """Return the members of the archives of a name, in order; raises UserError like `read`."""
+        found: list[str] = []
+        for path, _ in self._checked(name, sums):
+            with open_regular(path, self.advice) as file:
+                found += ZipFile(file).namelist()
+        return found
+
+    def _checked(self, name: str, sums: Mapping[str, str]) -> Iterator[tuple[Path, _Index]]:
+        number = 1
+        while (archive := archive_name(name, number)) in sums:
+            if archive not in self._indices:
+                self._indices[archive] = self._index(self.folder / archive, sums[archive])
+            yield self.folder / archive, self._indices[archive]
+            number += 1
 
     def _content(self, path: Path, member: str, start: int, size: int, crc: int) -> bytes:
         with open_regular(path, self.advice) as file:
@@ -106,10 +128,10 @@ class ArchiveReader:
             raise UserError(f"{path}: {member} is damaged: its checksum differs; {self.advice}")
         return content
 
-    def _index(self, path: Path, digest: str) -> dict[str, tuple[int, int, int]]:
-        members = {}
+    def _index(self, path: Path, digest: str) -> _Index:
+        members = []
         with open_regular(path, self.advice) as file:
-            if hashlib.file_digest(file, "sha256").hexdigest() != digest:
+            if digest and sha256(path) != digest:
                 raise UserError(f"{path}: damaged: its checksum differs; {self.advice}")
             end = os.fstat(file.fileno()).st_size
             try:
@@ -118,7 +140,13 @@ class ArchiveReader:
                     start = info.header_offset + HEADER + sum(struct.unpack("<2H", file.read(4)))
                     if info.compress_type != ZIP_STORED or start + info.file_size > end:
                         raise BadZipFile(f"{info.filename!r} is compressed or cut off")
-                    members[info.filename] = start, info.file_size, info.CRC
+                    members.append((_key(info.filename), start, info.file_size, info.CRC))
             except (BadZipFile, ValueError, OSError, struct.error, NotImplementedError, MemoryError) as error:
                 raise UserError(f"{path}: no readable archive: {error}; {self.advice}") from None
-        return members
+        members.sort()
+        places = np.array([place for _, *place in members], dtype=np.int64)
+        return _Index(np.array([key for key, *_ in members], dtype=np.uint64), places)
+
+
+def _key(name: str) -> np.uint64:
+    return np.uint64(int.from_bytes(hashlib.sha256(name.encode(errors="surrogatepass")).digest()[:8]))
