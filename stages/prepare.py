@@ -1,8 +1,8 @@
 """Prepare a dataset: draw or read it, drop unusable records, write images, records, statistics and plots.
 
 People and plain pictures are written as images with canonical COCO JSON. Image pairs keep their layout: each split is a
-folder of A|B images, or of folders a and b. Usage: python -m stages.prepare <dataset>, where <dataset> is one of
-`datasets` in data/params.yaml; writes data/prepared/<dataset>.
+folder of A|B images, or of folders a and b; archives hold the pictures of a split (docs/guide.md). Usage: python -m
+stages.prepare <dataset>, where <dataset> is one of `datasets` in data/params.yaml; writes data/prepared/<dataset>.
 """
 
 import argparse

@@ -168,9 +168,9 @@ def store_picture(path: Path, place: Path | None, orientation: Orientation = "up
     return reading
 
 
-def picture_facts(path: Path) -> Facts:
-    """Return what the header of a picture file says. Raises UserError like `store_picture`."""
-    with open_regular(path) as file, _opened(file, path) as (_, facts):
+def picture_facts(path: Path, content: bytes | None = None) -> Facts:
+    """Return what the header of a picture file, or of its content, says. Raises UserError like `store_picture`."""
+    with open_regular(path) if content is None else BytesIO(content) as file, _opened(file, path) as (_, facts):
         return facts
 
 

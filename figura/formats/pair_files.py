@@ -6,7 +6,7 @@ is its left half, B its right half. `split_folders` also finds the folders of a 
 """
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -69,17 +69,21 @@ def split_folders(folder: Path) -> tuple[Path, tuple[str, ...]] | None:
     return next(((parent, pair) for pair in found), None)
 
 
-def find_pairs(folder: Path, root: Path, parts: tuple[str, ...] | None = None) -> tuple[list[Pair], list[Fault]]:
+def find_pairs(
+    folder: Path, root: Path, parts: tuple[str, ...] | None = None, archived: Collection[str] = ()
+) -> tuple[list[Pair], list[Fault]]:
     """Return the pairs in `folder`, sorted by name, and the faults of the others; opens no file.
 
-    No file may be outside `root`, also through links. `folder` must exist. `parts` are the folders of A and of B in it,
-    or `.`; default: its `sides`.
+    No file may be outside `root`, also through links. `parts` are the folders of A and of B in it, or `.`; default: its
+    `sides`. `archived` are the pairs' files in archives, relative to the folder, which then need not exist.
     """
+    if parts is None and archived:
+        parts = ("a", "b") if any("/" in file for file in archived) else (".",)
     parts = parts or sides(folder)
     for part in parts:
         if real_path(folder / part, root) is None:
             return [], [Fault(part, "path leaves the data root", _target(folder / part))]
-    files = {part: _images(folder, part) for part in parts}
+    files = {part: _images(folder, part, archived) for part in parts}
     pairs: list[Pair] = []
     faults: list[Fault] = []
     for name in sorted(set().union(*files.values())):
@@ -91,14 +95,17 @@ def find_pairs(folder: Path, root: Path, parts: tuple[str, ...] | None = None) -
     return pairs, faults
 
 
-def _images(folder: Path, part: str) -> dict[str, list[str]]:
+def _images(folder: Path, part: str, archived: Collection[str]) -> dict[str, list[str]]:
     """Return name without suffix -> image files in `folder / part`, relative to `folder`."""
     images: dict[str, list[str]] = {}
-    with os.scandir(folder / part) as entries:
-        for entry in entries:
-            stem, suffix = os.path.splitext(entry.name)
-            if suffix.lower() in SUFFIXES and not entry.name.startswith(".") and not os.path.isdir(entry.path):
-                images.setdefault(stem, []).append(entry.name if part == "." else f"{part}/{entry.name}")
+    names = {Path(file).name for file in archived if str(Path(file).parent) == part}
+    if not archived or (folder / part).is_dir():
+        with os.scandir(folder / part) as entries:
+            names |= {entry.name for entry in entries if not os.path.isdir(entry.path)}
+    for name in names:
+        stem, suffix = os.path.splitext(name)
+        if suffix.lower() in SUFFIXES and not name.startswith("."):
+            images.setdefault(stem, []).append(name if part == "." else f"{part}/{name}")
     return images
 
 

@@ -156,6 +156,8 @@ def find_files(
             matches = map(Path, sorted(names))
             files = [(one, _fixed(text)) for one in matches if os.path.isfile(one) and not _within(one, results)]
             fault = "no such file or folder, and no file matches it as a pattern"
+            if os.path.isfile(archive := f"{text.rstrip('/')}.zip"):
+                fault = f"no such folder; its pictures are in {archive}: unzip it"
         if not files:
             results_there = results is not None and results.exists()
             faults.append(f"{text}: {fault}" + (f", but for results below {results}" if results_there else ""))

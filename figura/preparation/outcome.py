@@ -3,16 +3,19 @@
 import csv
 import hashlib
 import json
+import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import combinations
+from contextlib import suppress
+from itertools import combinations, groupby
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Self
 
+from figura.base.archives import ArchiveWriter
 from figura.base.files import replacing, write_text
 from figura.base.manifest import MANIFEST
 from figura.base.pictures import left_out_line
-from figura.formats.prepared import REJECTED
+from figura.formats.prepared import REJECTED, archive_of
 
 REPAIRED = "repaired.csv"
 MOST = 10_000
@@ -152,24 +155,42 @@ def _write_rows(path: Path, columns: Sequence[str], rows: Iterable[Sequence[str]
 
 
 def write_manifest(folder: Path, drawn: bool = False) -> list[str]:
-    """Write `manifest.json`, `{"files": n, "hashes": {path: hash}, "sha256": hash}`, for the data in `folder`.
+    """Move the splits' pictures to archives, and write `manifest.json` for the data in `folder`.
 
-    Of drawn data, it has `"drawn": true`, too.
-
-    `hashes` has the SHA-256 of each file, `sha256` that of all paths and hashes in order. Neither covers
-    `manifest.json` itself and `plots/`, which are for people.
+    It is `{"files": n, "hashes": {path: hash}, "sha256": hash}`, of drawn data with `"drawn": true`. `hashes` has the
+    SHA-256 of each file and archive, `sha256` that of the paths and hashes of all files, as they were before, in order;
+    `files` counts these. None covers `manifest.json` itself and `plots/`, which are for people.
 
     Returns a warning for every two splits that have pictures of the same bytes.
     """
-    total, hashes = hashlib.sha256(), dict[str, str]()
+    total, hashes, own = hashlib.sha256(), dict[str, str](), dict[str, str]()
     paths = sorted(path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
-    for name in (path.as_posix() for path in paths if path.parts[0] not in (MANIFEST, "plots")):
-        with (folder / name).open("rb") as file:
-            hashes[name] = hashlib.file_digest(file, "sha256").hexdigest()
-        total.update(f"{name}\0{hashes[name]}\n".encode(errors="surrogateescape"))
-    content = {"files": len(hashes), "hashes": hashes, "sha256": total.hexdigest()} | ({"drawn": True} if drawn else {})
+    names = (path.as_posix() for path in paths if path.parts[0] not in (MANIFEST, "plots"))
+    for archive, group in groupby(names, lambda name: archive_of(name)[0]):
+        writer = ArchiveWriter(folder, archive) if (folder / archive).is_dir() else None
+        for name in group:
+            path = folder / name
+            with path.open("rb") as file:
+                hashes[name] = hashlib.file_digest(file, "sha256").hexdigest()
+            total.update(f"{name}\0{hashes[name]}\n".encode(errors="surrogateescape"))
+            if writer is None or not _is_unicode(name):
+                own[name] = hashes[name]
+                continue
+            writer.add(archive_of(name)[1], path.read_bytes())
+            path.unlink()
+        if writer is not None:
+            writer.end()
+            own |= writer.sums
+            for parent, *_ in os.walk(folder / archive, topdown=False):
+                with suppress(OSError):  # not empty
+                    os.rmdir(parent)
+    content = {"files": len(hashes), "hashes": own, "sha256": total.hexdigest()} | ({"drawn": True} if drawn else {})
     write_text(folder / MANIFEST, json.dumps(content, indent=0) + "\n")
     return _in_two_splits(hashes)
+
+
+def _is_unicode(name: str) -> bool:
+    return name == name.encode(errors="ignore").decode()
 
 
 def _in_two_splits(hashes: Mapping[str, str]) -> list[str]:

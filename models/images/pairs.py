@@ -79,18 +79,19 @@ class ImagePairs(ExampleDataset):
         self.label_maps = frozenset(label_maps)
         self.augmentation = augmentation
         self.folder = Path(root, split)
-        if not self.folder.is_dir():
+        self.manifest = Manifest(Path(root))
+        if not self.manifest.has(self.folder):
             raise UserError(
                 f"{self.folder}: no such folder; {without_split(Path(root), split)}, or let root and split name a "
                 f"folder of {LAYOUTS}"
             )
-        self.manifest = Manifest(Path(root))
-        self.pairs, faults = find_pairs(self.folder, Path(root))
+        archived = self.manifest.archived(self.folder)
+        self.pairs, faults = find_pairs(self.folder, Path(root), archived=archived)
         if faults:
             raise UserError(_said(self.folder, faults))
         if not self.pairs:
             raise UserError(f"{self.folder}: has no image pairs; it may hold {LAYOUTS}")
-        self.manifest.check_count(self.folder, sum(len(pair.files) for pair in self.pairs))
+        self.manifest.check_count(self.folder, sum(len(pair.files) for pair in self.pairs) - len(archived))
         self.unrelated: ImagePairs | None = None
         if baselines is not None:
             self.unrelated = ImagePairs(

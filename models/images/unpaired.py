@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from figura.base.errors import UserError
-from figura.base.pictures import SUFFIXES, decode_raw, picture_files
+from figura.base.pictures import SUFFIXES, decode_raw
 from figura.formats.prepared import Manifest, without_split
 from figura.interfaces import Example, ExampleDataset
 
@@ -76,15 +76,14 @@ class UnpairedImages(ExampleDataset):
 
     def _found(self, side: str, split: str) -> list[Path]:
         folder = self.folder / side
-        paths = sorted(folder / file for file in picture_files(folder))
-        if not folder.is_dir():
+        paths = sorted(folder / file for file in self.manifest.pictures(folder))
+        if not self.manifest.has(folder):
             raise UserError(
                 f"{folder}: no such folder; {without_split(self.manifest.root, split)}, or let root and split name a "
                 f"folder with the folders a and b"
             )
         if not paths:
             raise UserError(f"{folder}: has no images ({', '.join(SUFFIXES)})")
-        self.manifest.check_count(folder, len(paths))
         return paths
 
     def __len__(self) -> int:

@@ -109,6 +109,7 @@ class Persons:
             raise UserError(f"{self.path}: no such file; {without_split(root, split)}")
         self.manifest = Manifest(root)
         self.checked = self.manifest.check(self.path)
+        self.manifest.archived(root / "images" / split)
         if (root / FACTS).is_file():
             self.manifest.check(root / FACTS)
         facts = read_facts(root)

@@ -42,6 +42,7 @@ class SceneTable:
         self.joints = 0 if skeleton is None else len(skeleton.keypoints)
         self.manifest = Manifest(root)
         self.checked = self.path.is_file() and self.manifest.check(self.path)  # by `prepare`
+        self.manifest.archived(root / "images" / split)
         known = {one["id"]: one for one in read_categories(self.path, whole=not self.checked)}
         self.names = {number: str(one.get("name")) for number, one in known.items()}
         person, self._reads_objects = self._person(known, people), fields is not None

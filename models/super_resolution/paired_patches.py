@@ -6,7 +6,7 @@ from typing import Literal
 import numpy as np
 
 from figura.base.errors import UserError
-from figura.base.pictures import decode_raw, picture_files
+from figura.base.pictures import decode_raw
 
 from ..images.argument_types import Count
 from ..images.augmentation import augment
@@ -43,8 +43,9 @@ class PairedPatches(Patches):
         )
         if augmentation is not None and augmentation.further:
             raise ValueError("augmentation.further: a pair of sizes can only be flipped and turned")
-        self.small_folder = split_folder(Path(root), small)
-        files = {path.with_suffix("").as_posix(): path for path in sorted(map(Path, picture_files(self.small_folder)))}
+        self.small_folder = split_folder(self.manifest, small)
+        small_paths = sorted(map(Path, self.manifest.pictures(self.small_folder)))
+        files = {path.with_suffix("").as_posix(): path for path in small_paths}
         stems = [path.with_suffix("").as_posix() for path in self.paths]
         found = [files.get(stem, files.get(f"{stem}x{scale}")) for stem in stems]
         if missing := [path for path, one in zip(self.paths, found, strict=True) if one is None]:
@@ -59,7 +60,7 @@ class PairedPatches(Patches):
 
     def _misfit(self, place: int) -> str:
         """Return what is wrong with the size of a small version by its header; empty if nothing is."""
-        whole, small = self.sizes[place], header_facts(self.small_folder / self.small_paths[place])
+        whole, small = self.sizes[place], header_facts(self.manifest, self.small_folder / self.small_paths[place])
         if whole is None or small is None:
             return ""
         return self._fault(place, (whole[0] // self.scale, whole[1] // self.scale), small.upright[::-1])

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from figura.base.errors import UserError
-from figura.base.pictures import SUFFIXES, Facts, decode_raw, picture_facts, picture_files
+from figura.base.pictures import SUFFIXES, Facts, decode_raw, picture_facts
 from figura.formats.prepared import Manifest, without_split
 from figura.interfaces import Example, ExampleDataset
 
@@ -77,12 +77,12 @@ class Patches(ExampleDataset):
         self.degradation = degradation or Degradation(kernels={"bicubic": 1.0})
         self.sharpening = sharpening
         self.augmentation = None if augmentation is None else PairAugmentation(both=augmentation)
-        self.folder, self.manifest = split_folder(Path(root), split), Manifest(Path(root))
-        paths = sorted(map(Path, picture_files(self.folder)))
+        self.manifest = Manifest(Path(root))
+        self.folder = split_folder(self.manifest, split)
+        paths = sorted(map(Path, self.manifest.pictures(self.folder)))
         if not paths:
             raise UserError(f"{self.folder}: has no images ({', '.join(SUFFIXES)})")
-        self.manifest.check_count(self.folder, len(paths))
-        facts = [header_facts(self.folder / path) for path in paths]
+        facts = [header_facts(self.manifest, self.folder / path) for path in paths]
         sizes = [None if one is None else one.upright[::-1] for one in facts]
         least = size or scale
         large_enough = [place for place, one in enumerate(sizes) if one is None or min(one) >= least]
@@ -154,19 +154,20 @@ class Patches(ExampleDataset):
         return augment(image, image, self.augmentation, crop, random, ())[0]
 
 
-def header_facts(path: Path) -> Facts | None:
+def header_facts(manifest: Manifest, path: Path) -> Facts | None:
     """Return what the file's header says, or None if it cannot be read (reading the image reports why)."""
     try:
-        return picture_facts(path)
+        return picture_facts(path, manifest.member(path))
     except UserError:
         return None
 
 
-def split_folder(root: Path, split: str) -> Path:
-    """Return the folder of a split's images. Raises UserError if there is none."""
+def split_folder(manifest: Manifest, split: str) -> Path:
+    """Return the folder of a split's images, which may be in archives. Raises UserError if there is none."""
+    root = manifest.root
     prepared, plain = root / "images" / split, root / split
-    folder = prepared if prepared.is_dir() else plain
-    if not folder.is_dir():
+    folder = prepared if manifest.has(prepared) else plain
+    if not manifest.has(folder):
         raise UserError(
             f"{folder}: no such folder, and no {prepared}; {without_split(root, split)}, or let root and split name a "
             "folder of images"

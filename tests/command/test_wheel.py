@@ -138,7 +138,8 @@ def test_a_repository_with_models_of_its_own_becomes_a_project(complete: Path, t
     model = shutil.copytree(made.folder / "runs/pix2pix", tmp_path / "elsewhere/pix2pix")
     shutil.copy(made.folder / "recipes/pix2pix.yaml", model)
     shutil.copytree(made.folder / "recipes/shared", tmp_path / "elsewhere/recipes/shared")  # which it extends
-    picture = next((made.folder / "data/prepared/pairs/validation").glob("*.png"))
+    shutil.unpack_archive(made.folder / "data/prepared/pairs/validation.zip", tmp_path / "pairs")
+    picture = next((tmp_path / "pairs/validation").glob("*.png"))
     outside = project(tmp_path / "elsewhere", complete)
     words = ["pix2pix/pix2pix.yaml", "pix2pix", str(picture), "--output", "out", "--set", "predict.data.layout=pairs"]
     outside.run("figura", "predict", *words)

@@ -1,6 +1,7 @@
 """Every recipe on a pretended GPU: no tensor is on the wrong device, and an iteration waits only where it is listed."""
 
 import json
+import shutil
 import warnings
 from collections import Counter
 from pathlib import Path
@@ -64,6 +65,7 @@ def people(project) -> None:
     """Prepared people, drawn; they stand beside the pictures as if found in them."""
     prepared(project, "people")
     people = project / "data/prepared/people"
+    shutil.unpack_archive(people / "images/validation.zip", people / "images")
     content = json.loads((people / "validation.json").read_text())
     for image in content["images"]:
         records = [one for one in content["annotations"] if one["category_id"] == 1 and not one["iscrowd"]]
@@ -105,7 +107,9 @@ def test_waits_of_a_training_are_listed(name, gpu):
     AcceleratorState._reset_state(reset_partial_state=True)
     eval_dump.main([FILES[name], f"runs/{name}"])
     pairs = ["--set", "predict.data.layout=pairs"] if name == "pix2pix" else []
-    photos = "data/prepared/pairs/validation" if pairs else "data/prepared/people/images/validation"
+    if pairs:
+        shutil.unpack_archive("data/prepared/pairs/validation.zip", "unpacked")
+    photos = "unpacked/validation" if pairs else "data/prepared/people/images/validation"
     gpu.waits.clear()
     predict.main([FILES[name], f"runs/{name}", photos, "--output", f"predicted/{name}", *pairs])
     assert gpu.waits  # the networks ran on the GPU

@@ -1,7 +1,9 @@
 """Pairs of images: which files make a pair and what is read of them, and the examples of the dataset."""
 
+import json
 import re
 from pathlib import Path
+from zipfile import ZipFile
 
 import cv2
 import numpy as np
@@ -9,6 +11,8 @@ import pytest
 from pictures_by_hand import bytes_of, noise, write
 
 from figura.base.errors import UserError
+from figura.base.files import sha256
+from figura.base.manifest import read_manifest
 from figura.base.yaml12 import read_yaml
 from figura.formats.pair_files import Fault, Loaded, Pair, find_pairs, load_pair, with_channels
 from figura.preparation.outcome import write_manifest
@@ -204,19 +208,34 @@ def test_unusable_folders(folders, files, message, tmp_path):
     for folder in folders:
         (tmp_path / folder).mkdir(parents=True)
     for file in files:
-        (tmp_path / file).touch()
+        (tmp_path / file).write_text('{"sha256": "0"}')
     with pytest.raises(UserError, match=re.escape(f"{root / 'train'}: {message.format(root=root)}")):
         pairs(root)
 
 
-def test_a_picture_that_is_gone_is_missed(tmp_path):
-    """Pairs are what the folder holds, so that nothing else would tell that there were more."""
-    for name in ("train/1", "train/2", "validation/a/1", "validation/b/1"):
-        write(tmp_path / f"{name}.png", noise(8, 16))
+@pytest.mark.parametrize("name", ["2", "caf\udce9"])
+def test_a_picture_that_is_gone_is_missed(name, tmp_path):
+    """Pairs are what the folder holds, so that nothing else would tell that there were more.
+
+    They are files where an earlier version wrote them, or the name is no Unicode, so that no archive can have it.
+    """
+    for file in ("train/1", "train/new", "validation/a/1", "validation/b/1"):
+        write(tmp_path / f"{file}.png", noise(8, 16))
+    (tmp_path / "train/new.png").rename(tmp_path / f"train/{name}.png")
     write_manifest(tmp_path)
+    if name == "2":
+        with ZipFile(tmp_path / "train.zip") as archive:
+            archive.extractall(tmp_path)
+        (tmp_path / "train.zip").unlink()
+        hashes = {f"train/{one}.png": sha256(tmp_path / f"train/{one}.png") for one in "12"}
+        content = read_manifest(tmp_path)
+        content["hashes"] = {key: value for key, value in content["hashes"].items() if key != "train.zip"} | hashes
+        (tmp_path / "manifest.json").write_text(json.dumps(content))
     assert [len(pairs(tmp_path, split)) for split in ("train", "validation")] == [2, 1]
-    (tmp_path / "train/2.png").unlink()
-    with pytest.raises(UserError, match=re.escape("train: has 1 of the 2 files in ")):
+    assert [one["name"] for one in pairs(tmp_path)] == ["1", name]
+    (tmp_path / f"train/{name}.png").unlink()
+    counts = "1 of the 2" if name == "2" else "0 of the 1"
+    with pytest.raises(UserError, match=f"train: has {counts} files in "):
         pairs(tmp_path)
     assert len(pairs(tmp_path, "validation")) == 1
 

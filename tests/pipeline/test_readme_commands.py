@@ -1,6 +1,7 @@
 """The commands of the README's daily loop, run in their order in the tiny project; experiments that are compared."""
 
 import re
+import shutil
 import sys
 from pathlib import Path
 
@@ -29,7 +30,9 @@ SHOWN = {  # what a command shows, as a regular expression
 def prepared(finished: Project, tmp_path_factory: pytest.TempPathFactory) -> Project:
     """The finished project with what the commands name: photos, a clip, two experiments, one of another seed."""
     project = finished.copy(tmp_path_factory.mktemp("readme") / "figura")
-    pictures = sorted((project.folder / "data/prepared/people").rglob("*.png"))[:3]
+    people = tmp_path_factory.mktemp("people")
+    shutil.unpack_archive(project.folder / "data/prepared/people/images/test.zip", people)
+    pictures = sorted(people.glob("test/*"))[:3]
     for folder, suffix in (("photos", ".png"), ("more", ".jpg")):
         (project.folder / folder).mkdir()
         for number, picture in enumerate(pictures):

@@ -7,6 +7,7 @@ import contextlib
 import io
 import json
 from pathlib import Path
+from zipfile import ZipFile
 
 import numpy as np
 import pandas as pd
@@ -78,7 +79,7 @@ def test_real_pairs_by_paths(project: Project) -> None:
     assert len((prepared / "rejected.csv").read_text().splitlines()) == 1  # the head: nothing was rejected
     for split, folder in (("train", "train"), ("validation", "val")):
         files = sorted(path.name for path in (FACADES / folder).glob("*.jpg"))
-        assert sorted(path.name for path in (prepared / split).glob("*.jpg")) == files
+        assert ZipFile(prepared / f"{split}.zip").namelist() == [f"{split}/{name}" for name in files]
     metrics = json.loads((project.folder / "metrics/full/pix2pix.json").read_text())
     assert metrics["translation"]["images"] == len(list((FACADES / "val").glob("*.jpg")))
     validation = pd.read_csv(project.folder / "runs/pix2pix/history/validation.csv")["G_L1.raw"]

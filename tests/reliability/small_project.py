@@ -19,6 +19,7 @@ from importlib import import_module
 from pathlib import Path
 from pkgutil import walk_packages
 from typing import Any, NoReturn
+from zipfile import ZipFile
 
 import toy
 from pipeline.dag import ROOT, recipes
@@ -26,7 +27,7 @@ from pipeline.project import Project, made_once, shared_by_workers
 from pipeline.tiny_settings import tiny
 
 from figura.base import exit_status
-from figura.base.pictures import read_picture, write_png
+from figura.base.pictures import decode_raw, write_png
 from figura.base.yaml12 import to_yaml
 from figura.training import provenance
 from figura.training.trainer import Trainer
@@ -83,9 +84,10 @@ class SmallProject:
         for name in entries:
             for stage in ("train", "eval_dump", "metrics"):
                 self.well(stage, name)
-        for pair in sorted((self.folder / "data/prepared/pairs/validation").glob("*.png"))[:3]:
-            pixels = read_picture(pair)
-            write_png(self.folder / "photos" / pair.name, pixels[:, : pixels.shape[1] // 2])  # the label map
+        with ZipFile(self.folder / "data/prepared/pairs/validation.zip") as archive:
+            for name in archive.namelist()[:3]:
+                pixels = decode_raw(archive.read(name), Path(name)).pixels
+                write_png(self.folder / "photos" / Path(name).name, pixels[:, : pixels.shape[1] // 2])  # the label map
 
     def well(self, stage: str, name: str) -> None:
         """Run a stage, which must end well."""

@@ -97,7 +97,7 @@ class Disks:
         params["datasets"]["facades"] = params["datasets"]["pairs"] | entry
         (root / "data/params.yaml").write_text(to_yaml(params))
         for split in ("train", "validation"):
-            shutil.copytree(root / "data/prepared/pairs" / split, root / "data/raw" / split)
+            shutil.unpack_archive(root / f"data/prepared/pairs/{split}.zip", root / "data/raw")
 
     @contextmanager
     def disk(self, kind: str, size: int) -> Iterator[SmallProject]:

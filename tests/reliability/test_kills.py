@@ -241,7 +241,9 @@ def test_a_dataset_that_is_being_prepared_is_not_prepared_twice(work: Workplace)
 def test_two_predictions_into_one_folder_are_as_one(work: Workplace) -> None:
     if work.recipe != "pix2pix":
         pytest.skip("its pairs are prepared pictures, which can be predicted from")
-    photos = [str(path) for path in sorted((work.folder / "data/prepared/pairs/validation").rglob("*.png"))[:4]]
+    unpacked = work.log.with_name("unpacked")
+    shutil.unpack_archive(work.folder / "data/prepared/pairs/validation.zip", unpacked)
+    photos = [str(path) for path in sorted(unpacked.rglob("*.png"))[:4]]
     command = ["python", "-m", "figura", "predict", work.params, work.run, *photos]
     command += ["--set", "predict.data.layout=pairs", "--output"]
     logs = [work.log.with_name(f"predict-{number}") for number in range(3)]

@@ -3,6 +3,7 @@
 import csv
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 import cv2
 import numpy as np
@@ -31,8 +32,12 @@ def write_picture(path: str | Path, number: int, size: tuple[int, int] = (32, 48
 
 
 def content(folder: Path) -> dict[str, bytes]:
-    """Return the bytes of every file, by path."""
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    """Return the bytes of every file, by path; those of archives there, or in a folder above, as unzipped."""
+    files = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file() and path.suffix != ".zip"}
+    for path in {*folder.rglob("*.zip"), *folder.parent.glob("*.zip"), *folder.parent.parent.glob("*.zip")}:
+        with ZipFile(path) as archive:
+            files |= {path.parent / name: archive.read(name) for name in archive.namelist()}
+    return {path.relative_to(folder).as_posix(): files[path] for path in files if path.is_relative_to(folder)}
 
 
 def rows(path: Path) -> list[dict[str, str]]:

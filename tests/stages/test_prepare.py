@@ -70,7 +70,7 @@ def load(split):
 def test_prepared_folder(capsys):
     document = write_raw()
     assert run(main, ["people"]) == 0
-    splits = {split: load(split) for split in ("train", "validation")}
+    splits, stored = {split: load(split) for split in ("train", "validation")}, content(PREPARED / "images")
     for key in ("images", "annotations"):
         records = [record for one in splits.values() for record in one[key]]
         if key == "images":
@@ -78,7 +78,7 @@ def test_prepared_folder(capsys):
                 for record in one["images"]:
                     name = Path(record["file_name"])
                     assert name.parent.name == split
-                    assert (PREPARED / "images" / name).read_bytes() == Path("raw/images", name.name).read_bytes()
+                    assert stored[record["file_name"]] == Path("raw/images", name.name).read_bytes()
             records = [record | {"file_name": Path(record["file_name"]).name} for record in records]
         assert sorted(records, key=lambda one: one["id"]) == sorted(document[key], key=lambda one: one["id"])
     for split, one in splits.items():
@@ -95,6 +95,7 @@ def test_prepared_folder(capsys):
     assert sorted(path.name for path in PREPARED.parent.iterdir()) == ["people"]
     named = json.loads((PREPARED / "manifest.json").read_text())
     assert named["files"] == 30 + 5
+    assert {name for name in named["hashes"] if "/" in name} == {"images/train.zip", "images/validation.zip"}
     assert named["sha256"] in capsys.readouterr().out
     first = content(PREPARED)
     assert run(main, ["people"]) == 0
@@ -167,7 +168,7 @@ def test_broken_records_are_dropped_and_listed(kind):
     annotations = [record for split in ("train", "validation") for record in load(split)["annotations"]]
     on_image_3 = 2 if expected[0][0] == "image" else 0  # annotations of the rejected image are not listed again
     assert len(images) + len(annotations) == 70 - len(expected) - on_image_3
-    assert len(list((PREPARED / "images").rglob("*.jpg"))) == len(images)
+    assert len(content(PREPARED / "images")) == len(images)
     counted = [one["rejected"] for one in json.loads((PREPARED / "statistics.json").read_text()).values()]
     assert sum(sum(one.values()) for one in counted) == len(expected) + on_image_3
     assert sum(one.get("annotation of a rejected image", 0) for one in counted) == on_image_3
@@ -258,7 +259,7 @@ def test_drawn_people():
     assert statistics["train"]["persons"] >= 5
     assert not rows(PREPARED / "rejected.csv")
     assert not (PREPARED / "repaired.csv").exists()
-    assert len(list((PREPARED / "images/train").glob("*.jpg"))) == 5
+    assert len(content(PREPARED / "images/train")) == 5
 
 
 # --- the entry in data/params.yaml ---

@@ -248,15 +248,17 @@ def test_a_flipped_bit_in_prepared_people_is_found():
     assert prepared() == []
     read_all()
     table = SceneTable(PREPARED, "train", None, "person", {1: 0})
-    picture = min((PREPARED / "images/train").iterdir())
-    for path in (picture, PREPARED / "train.json", PREPARED / "facts.json"):
+    archive = PREPARED / "images/train.zip"
+    for path in (archive, PREPARED / "train.json", PREPARED / "facts.json"):
         before = path.read_bytes()
-        flip(path, before.index(b"1"))  # JSON stays JSON, with another number
-        advice = "another than in .*manifest.json: one of them changed; run `dvc repro --force prepare@mine`"
-        with pytest.raises(UserError, match=rf"{path.name}: its SHA-256 is {advice}"):
+        flip(path, before.index(b"IEND" if path == archive else b"1"))  # JSON stays JSON, with another number
+        found = "damaged: its checksum differs"
+        if path != archive:
+            found = "its SHA-256 is another than in .*manifest.json: one of them changed"
+        with pytest.raises(UserError, match=rf"{path.name}: {found}; run `dvc repro --force prepare@mine`"):
             read_all()
-        if path == picture:
-            with pytest.raises(UserError, match="its SHA-256 is another"):
+        if path == archive:  # which was opened before
+            with pytest.raises(UserError, match=r"train.zip: train/.*\.png is damaged: its checksum differs; run"):
                 [table.image(row) for row in range(len(table.image_ids))]
         path.write_bytes(before)
     read_all()

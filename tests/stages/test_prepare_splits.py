@@ -145,11 +145,11 @@ def test_shares_of_pairs_by_name():
     write_picture("raw/all/a/alone.png", 0)
     write_params("paired", max_rejected=0.1, train="all", shares={"validation": 0.3, "test": 0.2})
     assert run(main, ["mine"]) == 0
-    folders = {split: {path.stem for path in (PREPARED / split / "a").iterdir()} for split in splits_of(PREPARED)}
+    folders = {split: {Path(one).stem for one in content(PREPARED / split / "a")} for split in splits_of(PREPARED)}
     assert folders["validation"] == {str(number) for number in range(40) if fraction(number) < 0.3}
     assert folders["test"] == {str(number) for number in range(40) if 0.3 <= fraction(number) < 0.5}
     assert set().union(*folders.values()) == {str(number) for number in range(40)}
-    assert {path.stem for path in (PREPARED / "test/b").iterdir()} == folders["test"]
+    assert {Path(one).stem for one in content(PREPARED / "test/b")} == folders["test"]
     assert [(row["file"], row["reason"]) for row in rows(PREPARED / "rejected.csv")] == [
         ("a/alone.png", "missing partner")
     ]
@@ -175,7 +175,7 @@ def test_plain_pictures(capsys):
     assert [(one["id"], one["file_name"], one["height"]) for one in train["images"]] == [
         (number + 1, f"train/{number:04}.png", 40 + number) for number in range(6)
     ]
-    assert (PREPARED / "images/train/0003.png").read_bytes() == Path("raw/DIV2K_train_HR/0003.png").read_bytes()
+    assert content(PREPARED / "images")["train/0003.png"] == Path("raw/DIV2K_train_HR/0003.png").read_bytes()
     listed = rows(PREPARED / "rejected.csv")
     assert [(row["file"], row["reason"]) for row in listed] == [("DIV2K_train_HR", "image file broken")]
     assert "9999.png" in listed[0]["detail"]
@@ -194,9 +194,9 @@ def test_shares_of_plain_pictures_by_name():
         write_picture(f"raw/photos/{number}.png", number)
     write_params("images", train="photos", shares={"validation": 0.3})
     assert run(main, ["mine"]) == 0
-    names = {path.name for path in (PREPARED / "images/validation").iterdir()}
+    names = {*content(PREPARED / "images/validation")}
     assert names == {f"{number}.png" for number in range(30) if fraction(f"{number}.png") < 0.3}
-    assert len(list((PREPARED / "images/train").iterdir())) == 30 - len(names)
+    assert len(content(PREPARED / "images/train")) == 30 - len(names)
 
 
 def test_folders_of_pairs_may_lie_in_each_other():
@@ -206,7 +206,7 @@ def test_folders_of_pairs_may_lie_in_each_other():
         write_picture(f"raw/all/val/more/{number}.png", number)
     write_params("paired", train="all", validation="./all//val/more")
     assert run(main, ["mine"]) == 0
-    assert {split: len(list((PREPARED / split).iterdir())) for split in splits_of(PREPARED)} == {
+    assert {split: len(content(PREPARED / split)) for split in splits_of(PREPARED)} == {
         "train": 2,
         "validation": 2,
     }
