@@ -203,6 +203,9 @@ def test_pictures_and_arrays_that_are_left_out(predictor, tmp_path):
         assert fault.startswith(start)
     with pytest.raises(UserError, match=r"/\*: no such file or folder, and no file matches it as a pattern$"):
         predictor.predict("a\0b/*")
+    (tmp_path / "test.zip").touch()  # a split that `prepare` wrote
+    with pytest.raises(UserError, match=r"/test/: no such folder; its pictures are in .*/test\.zip: unzip it$"):
+        predictor.predict(f"{tmp_path}/test/")
     with pytest.raises(UserError, match=r"^images\[1\]: no readable picture: "):
         predictor.predict(images)
     with pytest.raises(UserError, match=r"^images\[1\]: no readable picture: "):
