@@ -1,7 +1,6 @@
 """OpenPifPaf's `openpifpaf.train`, `openpifpaf.eval` and `openpifpaf.predict`."""
 
 import re
-import shlex
 from typing import Any
 
 from figura.commands.translate.reading import System
@@ -201,13 +200,11 @@ def _data(t: Translation, dataset: str, boxes: bool) -> None:
         entry["annotations"][here] = t.get(f"--{dataset}-{split}-annotations", annotations)
     t.dataset("coco", entry, "people", "coco", max_rejected=0.01)
     t.run("put COCO into data/raw/coco, paths below it", "openpifpaf.train", "openpifpaf.eval", "openpifpaf.predict")
-    recipe, run, checkpoint = t.output, f"runs/{t.output.stem}", t.get("--checkpoint")
-    if checkpoint is not None and t.program == "train":
-        t.weights("openpifpaf", str(checkpoint), "network", f" --recipe {recipe}")
-    elif checkpoint is not None:
-        t.commands[f"--checkpoint {checkpoint}, a pickle, of which nothing is run; a name is a file to fetch"] = (
-            f"figura import openpifpaf {shlex.quote(str(checkpoint))} --recipe {recipe} --output {run}"
-        )
+    checkpoint = t.get("--checkpoint")
+    if checkpoint is not None:
+        t.weights("openpifpaf", str(checkpoint), "network", recipe=True, run=t.program != "train")
     if t.program == "predict":
         pictures = " ".join(map(str, t.get("arguments", []))) or t.get("--glob", "photos/")
-        t.commands["openpifpaf.predict"] = f"figura predict {recipe} {run} {pictures} --output predicted"
+        t.commands["openpifpaf.predict"] = (
+            f"figura predict {t.output} runs/{t.output.stem} {pictures} --output predicted"
+        )

@@ -14,14 +14,20 @@ MODELS = ("SRModel", "SRGANModel", "ESRGANModel", "RealESRNetModel", "RealESRGAN
 RRDB = {"num_in_ch": "in_channels", "num_out_ch": "out_channels", "num_feat": "features", "num_block": "blocks",
         "num_grow_ch": "growth", "in_nc": "in_channels", "out_nc": "out_channels", "num_filters": "features",
         "num_blocks": "blocks"}  # fmt: skip
-OWN: dict[str, dict[str, int]] = {"RRDBNet": {}, "esrgan": {}, "esrgan_lite": {"features": 32, "blocks": 12}}
-COMPACT = "Compact.SRVGGNetCompact"
-OF_SPANDREL: dict[str, tuple[str, dict[str, Any]]] = {
-    "SwinIR": ("SwinIR.SwinIR", {}), "SRVGGNetCompact": (COMPACT, {}), "SPAN": ("SPAN.SPAN", {}),
-    "RCAN": ("RCAN.RCAN", {}), "DAT": ("DAT.DAT", {}), "HAT": ("HAT.HAT", {}),
-    "compact": (COMPACT, {"num_feat": 64, "num_conv": 16}), "ultracompact": (COMPACT, {"num_feat": 64, "num_conv": 8}),
-    "superultracompact": (COMPACT, {"num_feat": 24, "num_conv": 8}),
-    "span": ("SPAN.SPAN", {"feature_channels": 52}), "span_s": ("SPAN.SPAN", {"feature_channels": 48}),
+RCAN = {"num_in_ch": "n_colors", "num_feat": "n_feats", "num_group": "n_resgroups", "num_block": "n_resblocks",
+        "squeeze_factor": "reduction", "img_range": "rgb_range"}  # fmt: skip
+OWN, COMPACT, SPAN = "super_resolution.RRDBGenerator", "Compact.Compact", "SPAN.SPAN"
+CHANNELS = {"num_in_ch": 3, "num_out_ch": 3}
+NETWORKS: dict[str, tuple[str, dict[str, Any], dict[str, str] | None]] = {
+    # class, here or of spandrel; its arguments there unless given; names of all that it has, None: the same
+    "RRDBNet": (OWN, {}, RRDB), "esrgan": (OWN, {}, RRDB), "esrgan_lite": (OWN, {"features": 32, "blocks": 12}, RRDB),
+    "RCAN": ("RCAN.RCAN", {"n_resblocks": 16}, RCAN), "SwinIR": ("SwinIR.SwinIR", {}, None),
+    "DAT": ("DAT.DAT", {}, None), "HAT": ("HAT.HAT", {}, None), "SRVGGNetCompact": (COMPACT, CHANNELS, None),
+    "compact": (COMPACT, {**CHANNELS, "num_feat": 64, "num_conv": 16}, None),
+    "ultracompact": (COMPACT, {**CHANNELS, "num_feat": 64, "num_conv": 8}, None),
+    "superultracompact": (COMPACT, {**CHANNELS, "num_feat": 24, "num_conv": 8}, None),
+    "SPAN": (SPAN, CHANNELS, None), "span": (SPAN, {**CHANNELS, "feature_channels": 52}, None),
+    "span_s": (SPAN, {**CHANNELS, "feature_channels": 48}, None),
 }  # fmt: skip
 JUDGES = {"VGGStyleDiscriminator": "VGGDiscriminator", "UNetDiscriminatorSN": "UNetDiscriminator"}
 KINDS = {"vanilla": "vanilla", "lsgan": "lsgan", "hinge": "hinge", "wgan": "wgan", "wgan_softplus": "vanilla"}
@@ -58,12 +64,23 @@ def translate(t: Translation) -> None:
         _learn(t, step, f"train.optim_{theirs}.")
     _amounts(t)
     _metrics(t)
-    t.read("name", "val.save_img", "gt_size", "amp_bf16", "high_order_degradation", "datasets.train.type")
+    t.read("name", "val.save_img", "save_img", "gt_size", "amp_bf16", "high_order_degradation", "datasets.train.type")
     t.read("path.param_key_g", "path.param_key_d")
     name = t.output.stem
     t.run(f"put its folders below data/raw/{name}, as the entry names them", "train.py -opt", "test.py -opt")
-    kind = "esrgan" if t.at("networks.generator")["type"].startswith("super_") else "spandrel"
-    t.weights(kind, str(t.get("path.pretrain_network_g") or "net_g_latest.pth"), "generator")
+    _weights(t)
+
+
+def _weights(t: Translation) -> None:
+    kind = "esrgan" if t.at("networks.generator")["type"] == OWN else "spandrel"
+    keys = [f"path.pretrain_{what}_g" for what in ("network", "model")]
+    file = next((str(one) for one in map(t.get, keys) if one is not None), "net_g_latest.pth")
+    if t.given.get("network_g.type") == "RCAN":
+        why = "spandrel reads its authors' names, not BasicSR's; `figura import state` into a class of yours"
+        for key in keys:
+            t.leave(key, why)
+    else:
+        t.weights(kind, file, "generator", run=not t.names("train."))
     if path := t.get("path.pretrain_network_d"):
         t.weights("esrgan", str(path), "discriminator")
 
@@ -81,7 +98,7 @@ def _data(t: Translation) -> None:
             t.set(f"data.train.scenes.augmentation.{here}", {"chance": chance}, f"{train}{there}")
     t.set("data.common.root", f"data/prepared/{t.output.stem}")
     images: dict[str, str] = {}
-    for split, there in (("train", train), ("validation", "datasets.val.")):
+    for split, there in _splits(t).items():
         for suffix, key in (("", f"{there}dataroot_gt"), ("_small", f"{there}dataroot_lq")):
             folder = t.get(key)
             if isinstance(folder, list):
@@ -96,6 +113,19 @@ def _data(t: Translation) -> None:
         t.set("data.train.scenes.small", "train_small", f"{train}dataroot_lq")
         t.set("data.validation.scenes.small", "validation_small", "datasets.val.dataroot_lq")
     t.dataset("images", images)
+
+
+def _splits(t: Translation) -> dict[str, str]:
+    """Return the sections of datasets, by split; the first set of a file of test.py is `validation`."""
+    if t.names("datasets.train."):
+        return {"train": "datasets.train.", "validation": "datasets.val."}
+    found: dict[str, str] = {}
+    for one in [f"datasets.{one}." for one in t.names("datasets.") if one.startswith("test")]:
+        if f"{one}dataroot_gt" in t.given:
+            found[str(t.given.get(f"{one}name", one.split(".")[1])) if found else "validation"] = one
+        else:
+            t.leave(f"{one}dataroot_lq", "small pictures alone: `figura predict` enlarges them")
+    return found or {"validation": "datasets.val."}
 
 
 def _amounts(t: Translation) -> None:
@@ -172,22 +202,22 @@ def _degrade(t: Translation) -> None:
 
 def _generator(t: Translation) -> None:
     net, scale = "network_g.", t.at("data.common")["scale"]
-    kind = t.pick(f"{net}type", "", {name: name for name in [*OWN, *OF_SPANDREL]})
-    given = {key: t.get(f"{net}{key}") for key in t.names(net) if key != "type"}
-    if kind in OWN:
-        shuffles = given.pop("use_pixel_unshuffle", True)
-        given.pop("scale", None)
-        settings = OWN[kind] | {RRDB[key]: value for key, value in given.items() if key in RRDB}
+    kind, settings, names = t.pick(f"{net}type", "", NETWORKS)
+    given = {key: t.get(f"{net}{key}") for key in t.names(net) if key not in ("type", "scale", "upscale")}
+    t.read(f"{net}scale", f"{net}upscale")
+    shuffles = kind == OWN and given.pop("use_pixel_unshuffle", True)
+    settings = settings | {(names or {}).get(key, key): one for key, one in given.items() if not names or key in names}
+    for key in given.keys() - (names or given):
+        t.leave(f"{net}{key}", f"{kind} has no such setting")
+    if kind == OWN:
         settings |= {"unshuffle": 4 // scale} if scale in (1, 2) and shuffles else {}
-        for key in given.keys() - RRDB:
-            t.leave(f"{net}{key}", "super_resolution.RRDBGenerator has no such setting")
-        entry = {"type": "super_resolution.RRDBGenerator", **settings, "pixels": "unit", "initial_scale": 0.1}
+        entry = {"type": kind, **settings, "pixels": "unit", "initial_scale": 0.1}
         t.set("networks.generator", entry, f"{net}type")
         return
-    module, preset = OF_SPANDREL[kind]
-    channels = {"num_in_ch": 3, "num_out_ch": 3} if module.startswith(("SPAN", "Compact")) else {}
-    entry = channels | {"type": f"spandrel.architectures.{module}", **preset, **given, "upscale": scale}
-    t.set("networks.generator", entry, f"{net}type")
+    if names:
+        settings |= {"rgb_range": int(settings.get("rgb_range", 255))}
+    size = "scale" if names else "upscale"
+    t.set("networks.generator", {"type": f"spandrel.architectures.{kind}", **settings, size: scale}, f"{net}type")
     t.remarks.append("its network is that of the package spandrel: pip install spandrel")
     calls: dict[str, Any] = {  # its pictures are in [0, 1]
         "unit": {"type": "Sum", "output": "unit", "terms": {"lq": 0.5}, "constant": 0.5},
@@ -318,6 +348,10 @@ def schedule(
 
 
 def _metrics(t: Translation) -> None:
+    if "crop_border" in t.given:  # of a file of test.py
+        for score in ("upscaling", "bicubic"):
+            border = t.get("crop_border")
+            t.set(f"metrics.scores.{score}.crop_border", t.at("data.common")["scale"] if border is None else border)
     for place in (f"val.metrics.{name}." for name in t.names("val.metrics.")):
         if t.given.get(f"{place}type") not in ("calculate_psnr", "calculate_ssim"):
             continue

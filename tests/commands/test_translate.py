@@ -22,6 +22,7 @@ from figura.engine.build import build_schedule
 from figura.recipe.dotted_keys import leaves
 from figura.recipe.load import check_recipe
 from figura.recipe.types import LOSS, build
+from models.super_resolution.translate_basicsr import NETWORKS, OWN
 
 ROOT = Path(__file__).parents[2]
 PAGES = ROOT / "docs/coming_from"
@@ -109,6 +110,31 @@ train: {niter: 500, warmup_iter: 50, mega_batch_factor: 2, default_lr_scheme: Mu
 eval: {output_state: gen_generator}
 logger: {visuals: [gen, hq]}
 """
+RCAN = """
+name: RCAN_BIX4-official
+suffix: ~
+model_type: SRModel
+scale: 2
+crop_border: ~
+num_gpu: 1
+manual_seed: 0
+datasets:
+  test_1: {name: set5, type: PairedImageDataset, dataroot_gt: set5/hr, dataroot_lq: set5/lr, io_backend: {type: disk}}
+  test_2: {name: set14, type: PairedImageDataset, dataroot_gt: set14/hr, dataroot_lq: set14/lr, filename_tmpl: '{}x4'}
+  test_3: {name: photos, type: SingleImageDataset, dataroot_lq: photos}
+network_g: {type: RCAN, num_in_ch: 3, num_out_ch: 3, num_feat: 64, num_group: 10, num_block: 20, squeeze_factor: 16,
+            upscale: 2, res_scale: 1, img_range: 255., rgb_mean: [0.4488, 0.4371, 0.4040]}
+save_img: true
+path: {pretrain_network_g: RCAN_BIX4-official.pth, strict_load_g: true}
+"""
+RRDB = (
+    RCAN[: RCAN.index("network_g")]
+    + """
+network_g: {type: RRDBNet, num_in_ch: 3, num_out_ch: 3, num_feat: 64, num_block: 23, num_grow_ch: 32}
+path: {pretrain_model_g: RRDBNet x2.pth, strict_load: true}
+val: {save_img: true, suffix: ~, metrics: {psnr: {type: calculate_psnr, crop_border: 3, test_y_channel: true}}}
+"""
+)
 REAL = """
 model_type: RealESRGANModel
 scale: 2
@@ -311,6 +337,10 @@ CASES = {
         {"--image-output", "--decoder"},
     ),
 }  # fmt: skip
+RCAN_LEFT = {
+    "suffix", "datasets.test_2.filename_tmpl", "datasets.test_1.io_backend.type",
+    *(f"datasets.test_{place}.{key}" for place in (1, 2, 3) for key in ("name", "type")),
+}  # fmt: skip
 CASES |= {
     "basicsr, ESRGAN": Case(
         "python basicsr/train.py -opt {folder}/esrgan.yml --auto_resume",
@@ -336,6 +366,17 @@ CASES |= {
         },
         {"queue_size", "gray_noise_prob"},
         {"real.yml": REAL},
+    ),
+    "basicsr, test.py": Case(
+        "python basicsr/test.py -opt {folder}/rrdb.yml",
+        None,
+        {
+            "data.common.scale": 2, "seed": 0, "data.validation.scenes.small": "validation_small",
+            "networks.generator.unshuffle": 2, "metrics.scores.upscaling.crop_border": 3,
+            "metrics.scores.bicubic.channel": "y", "losses.G_l1.type": "images.L1",
+        },
+        RCAN_LEFT | {"datasets.test_3.dataroot_lq", "path.strict_load", "val.suffix"},
+        {"rrdb.yml": RRDB},
     ),
     "dl_art_school": Case(
         "{folder}/esrgan.yml",
@@ -447,6 +488,40 @@ def test_a_table_is_printed(capsys):
     assert run(main, ["--keys", "openpifpaf", "x.yaml"]) == 0
     assert run(main, ["x.yaml"]) == 1
     assert "expected SOURCE and --output FILE, or --keys SYSTEM" in capsys.readouterr().err
+
+
+def test_a_file_of_test_py_names_its_sets(tmp_path):
+    """Pairs are splits, the first one `validation`; its weights become a run, which is evaluated."""
+    translation = written("basicsr, test.py", tmp_path)
+    assert translation.data["recipe"]["images"] == {
+        "validation": "set5/hr", "validation_small": "set5/lr", "set14": "set14/hr", "set14_small": "set14/lr",
+    }  # fmt: skip
+    (line,) = [one for there, one in translation.commands.items() if "pickle" in there]
+    assert line == f"figura import esrgan 'RRDBNet x2.pth' --output runs/recipe --recipe {tmp_path}/recipe.yaml"
+
+
+def test_an_rcan_has_the_names_of_spandrel(tmp_path):
+    (tmp_path / "rcan.yml").write_text(RCAN)
+    translation = translated(str(tmp_path / "rcan.yml"), None, tmp_path / "recipe.yaml")
+    assert translation.recipe["networks"]["generator"] == {
+        "type": "spandrel.architectures.RCAN.RCAN", "n_colors": 3, "n_feats": 64, "n_resgroups": 10, "n_resblocks": 20,
+        "reduction": 16, "rgb_range": 255, "scale": 2,
+    }  # fmt: skip
+    assert translation.recipe["metrics"]["scores"]["upscaling"]["crop_border"] == 2
+    left = {key: why for why, keys in translation.listed().items() for key in keys}
+    assert {*left} == RCAN_LEFT | {
+        "datasets.test_3.dataroot_lq", "path.pretrain_network_g", "path.strict_load_g",
+        *(f"network_g.{key}" for key in ("num_out_ch", "res_scale", "rgb_mean")),
+    }  # fmt: skip
+    assert "`figura import state`" in left["path.pretrain_network_g"]
+
+
+@pytest.mark.parametrize("kind", [kind for kind, (name, _, _) in NETWORKS.items() if name != OWN])
+def test_a_network_of_spandrel_is_there_and_takes_the_arguments(kind, tmp_path):
+    pytest.importorskip("spandrel")
+    (tmp_path / "other.yml").write_text(f"scale: 2\nnetwork_g: {{type: {kind}}}\n")
+    content = translated(str(tmp_path / "other.yml"), None, tmp_path / "recipe.yaml").recipe
+    check_recipe(content, tmp_path / "recipe.yaml")
 
 
 # --- losses: what the originals compute, in NumPy ---

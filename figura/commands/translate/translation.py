@@ -2,6 +2,7 @@
 
 import math
 import re
+import shlex
 from collections.abc import Mapping
 from contextlib import chdir
 from pathlib import Path
@@ -165,12 +166,13 @@ class Translation:
             predict: f"figura predict {recipe} {run} photos/ --output predicted",
         }
 
-    def weights(self, kind: str, file: str, network: str, options: str = "") -> None:
-        """Say how its trained weights are imported."""
-        weights = f"weights/{self.output.stem}/start/{network}.safetensors"
-        self.commands[f"{file}, a pickle, of which nothing is run"] = (
-            f"figura import {kind} {file} --output {weights}{options}, then `networks.{network}.weights: {weights}`"
-        )
+    def weights(self, kind: str, file: str, network: str, recipe: bool = False, run: bool = False) -> None:
+        """Say how its trained weights are imported: as a network's first ones, or as a run that is evaluated."""
+        weights = f"runs/{self.output.stem}" if run else f"weights/{self.output.stem}/start/{network}.safetensors"
+        line = f"figura import {kind} {shlex.quote(file)} --output {weights}"
+        line += f" --recipe {self.output}" if recipe or run else ""
+        then = "" if run else f", then `networks.{network}.weights: {weights}`"
+        self.commands[f"{file}, a pickle, of which nothing is run"] = f"{line}{then}"
 
     def listed(self) -> dict[str, list[str]]:
         """Return the keys that were not taken over, by reason."""
