@@ -5,10 +5,7 @@ from typing import Any
 from figura.commands.translate.reading import System
 from figura.commands.translate.translation import Translation
 
-SYSTEM = System(
-    "pytorch-CycleGAN-and-pix2pix",
-    program=r"(.*/)?(train|test)\.py",
-)  # fmt: skip
+SYSTEM = System("pytorch-CycleGAN-and-pix2pix", program=r"(.*/)?(train|test)\.py")
 UNET = {"padding": "zeros", "biases": "with_instance_norm", "relu_skips": True, "dropout_position": "before_activation"}
 GENERATORS: dict[str, dict[str, Any]] = {
     "unet_256": {"n_downs": 6, "dropout_layers": 3, **UNET}, "unet_128": {"n_downs": 5, "dropout_layers": 2, **UNET},
@@ -35,19 +32,13 @@ def translate(t: Translation) -> None:
         _generator(t, name, channels, norm, paired)
     for name, channels in discriminators.items():
         _discriminator(t, name, channels, norm)
-    if t.given.get("--init_type", "normal") == "normal":
-        t.read("--init_type")
+    t.read("--name", "--dataset_mode", *(["--init_type"] if t.given.get("--init_type", "normal") == "normal" else []))
     kind = t.pick("--gan_mode", "vanilla" if paired or t.get("--no_lsgan", False) else "lsgan", KINDS)
-    for name, loss in t.recipe["losses"].items():
-        if loss["type"] == "images.Adversarial":
-            t.set(f"losses.{name}.kind", kind, "--gan_mode")
-    if paired:
-        _pairs(t)
-    else:
-        _cycle(t)
-    _data(t, "pairs" if paired else "pictures", paired)
+    for name in [name for name, loss in t.recipe["losses"].items() if loss["type"] == "images.Adversarial"]:
+        t.set(f"losses.{name}.kind", kind, "--gan_mode")
+    (_pairs if paired else _cycle)(t)
+    _data(t, paired)
     _rates(t)
-    t.read("--name", "--dataset_mode")
     first = f"copy {t.get('--dataroot', 'its dataroot')} to data/raw/{t.output.stem}"
     t.run(first, "train.py", "test.py", "test.py --model test")
     t.weights("junyanz", "latest_net_G.pth" if paired else "latest_net_G_A.pth", next(iter(generators)))
@@ -93,19 +84,16 @@ def _pairs(t: Translation) -> None:
 
 
 def _cycle(t: Translation) -> None:
-    there, back = (
-        t.take("losses.cycle_x.weight", "--lambda_A", 10.0),
-        t.take("losses.cycle_y.weight", "--lambda_B", 10.0),
-    )
-    same = t.get("--lambda_identity", 0.5)
-    t.set("losses.same_y.weight", same * back, "--lambda_identity")
-    t.set("losses.same_x.weight", same * there, "--lambda_identity")
+    for side, key in (("x", "--lambda_A"), ("y", "--lambda_B")):
+        weight = t.take(f"losses.cycle_{side}.weight", key, 10.0)
+        t.set(f"losses.same_{side}.weight", t.get("--lambda_identity", 0.5) * weight, "--lambda_identity")
     if not t.take("steps.D.injectors.pool.size", "--pool_size", 50):
         names = t.at("steps.D.injectors.pool.names")
         t.set("steps.D.injectors.pool", {"type": "Detach", "names": names}, "--pool_size")
 
 
-def _data(t: Translation, name: str, paired: bool) -> None:
+def _data(t: Translation, paired: bool) -> None:
+    name = "pairs" if paired else "pictures"
     how, load = t.get("--preprocess", "resize_and_crop"), t.get("--load_size", 286)
     if how != "resize_and_crop":
         t.leave("--preprocess", f"{how} is not here: pictures are resized to crop_size")
@@ -113,10 +101,8 @@ def _data(t: Translation, name: str, paired: bool) -> None:
     t.set(f"data.train.{name}.load_size", load, "--load_size")
     if t.get("--no_flip", False):
         t.drop(f"data.train.{name}.augmentation")
-    splits = (
-        {"train": "train", "validation": "val", "test": "test"} if paired else {"train": "train", "validation": "test"}
-    )
-    t.dataset("paired" if paired else "unpaired", splits)
+    splits = {"validation": "val", "test": "test"} if paired else {"validation": "test"}
+    t.dataset("paired" if paired else "unpaired", {"train": "train"} | splits)
     t.set("data.common.root", f"data/prepared/{t.output.stem}", "--dataroot")
 
 
@@ -124,7 +110,7 @@ def _rates(t: Translation) -> None:
     batch = t.at("data")["batch_size"]
     constant, falling = t.get("--n_epochs", 100), t.get("--n_epochs_decay", 100)
     end, every = t.epochs(constant + falling, batch), t.epochs(t.get("--lr_decay_iters", 50), batch)
-    linear = {"type": "Linear", "start": t.epochs(constant - 1, batch), "end": end, "from": 1.0, "to": 0.0}
+    linear = t.linear(constant, falling, batch)
     schedules: dict[str, dict[str, Any]] = {
         "linear": linear, "lambda": linear, "plateau": {"type": "Constant", "value": 1.0},
         "step": {"type": "Decay", "at": list(range(every, end, every)), "factor": 0.1, "over": 0},
@@ -134,8 +120,8 @@ def _rates(t: Translation) -> None:
     if chosen is schedules["plateau"]:
         t.leave("--lr_policy", "a rate that follows the loss would not resume exactly; here it is constant")
     for step in ("G", "D"):
-        rate = f"steps.{step}.lr_schedule"
-        t.set(rate, chosen, "--lr_policy", "--n_epochs", "--n_epochs_decay", "--lr_decay_iters")
+        keys = ("--lr_policy", "--n_epochs", "--n_epochs_decay", "--lr_decay_iters")
+        t.set(f"steps.{step}.lr_schedule", chosen, *keys)
     t.set("train.steps", end, "--n_epochs", "--n_epochs_decay")
     t.set("train.evaluate_every", t.epochs(5, batch))
     t.set("runtime.checkpoint_every", t.epochs(t.get("--save_epoch_freq", 5), batch), "--save_epoch_freq")

@@ -9,9 +9,7 @@ SYSTEM = System(
     "NectarGAN", frozenset({"dataloader", "train", "save"}), "nectargan-(train|test)-paired",
     files=frozenset({"--config_file", "-f"}),
 )  # fmt: skip
-CHANNELS = [
-    f"networks.{network}.{side}_channels" for network in ("generator", "discriminator") for side in ("in", "out")
-]
+CHANNELS = [f"networks.{name}.{side}_channels" for name in ("generator", "discriminator") for side in ("in", "out")]
 CHANNELS += ["data.common.x_channels", "data.common.y_channels"]
 LOSSES = {"gan": "GAN", "l1": "L1", "l2": "L2", "sobel": "SOBEL", "laplacian": "LAP", "vgg": "VGG"}
 OF_SUBSPEC = {
@@ -69,10 +67,9 @@ def _augment(t: Translation, there: str, here: str, settings: dict[str, Any]) ->
     key = f"dataloader.augmentations.{there}"
     chance, found = t.get(f"{key}_chance", 0.5 if there == "both.h_flip" else 0.0), {}
     for name, value in settings.items():
-        if isinstance(value, dict):
-            value = [t.get(f"{key}_{end}", default) if end else default for end, default in value.items()]
-            value = value if value[1:] else value[0]
-        found[name] = value
+        ends = value.items() if isinstance(value, dict) else ()
+        read = [t.get(f"{key}_{end}", default) if end else default for end, default in ends]
+        found[name] = read if read[1:] else read[0] if read else value
     if there == "both.coarse_dropout" and chance:
         t.leave(f"{key}_chance", "any chance above 0 counts as 0.5 there; here it is written 0.5")
         chance = 0.5
@@ -99,32 +96,30 @@ def _weigh(t: Translation) -> None:
 
 
 def _rates(t: Translation) -> None:
-    batch, lengths = t.at("data")["batch_size"], {}
+    batch = t.at("data")["batch_size"]
     separate = t.get("train.separate_lr_schedules", False)
     for step, network in (("G", "generator"), ("D", "discriminator")):
         used = f"train.{network if separate else 'generator'}.learning_rate."
         constant, falling = t.get(f"{used}epochs", 100), t.get(f"{used}epochs_decay", 100)
-        lengths[step] = t.epochs(constant + falling, batch)
         first, last = t.take(f"steps.{step}.optimizer.lr", f"{used}initial", 2e-4), t.get(f"{used}target", 0.0)
-        schedule = {"type": "Linear", "start": t.epochs(constant - 1, batch), "end": lengths[step], "from": 1.0}
         keys = [f"{used}{key}" for key in ("epochs", "epochs_decay", "target")]
-        t.set(f"steps.{step}.lr_schedule", schedule | {"to": last / first}, *keys)
+        t.set(f"steps.{step}.lr_schedule", t.linear(constant, falling, batch, last / first), *keys)
         t.drop(f"steps.{step}.optimizer.fused")
     if not separate:
         same = "separate_lr_schedules is false: the discriminator has the generator's, there as here"
         for key in ("epochs", "epochs_decay", "initial", "target"):
             t.leave(f"train.discriminator.learning_rate.{key}", same)
-    t.set("train.steps", lengths["G"], "train.generator.learning_rate.epochs")
+    t.set("train.steps", t.at("steps.G.lr_schedule")["end"], "train.generator.learning_rate.epochs")
 
 
 def _save(t: Translation) -> None:
     batch = t.at("data")["batch_size"]
-    every = {
-        key: t.epochs(t.get(f"save.{key}_save_rate", epochs), batch) for key, epochs in (("model", 5), ("example", 1))
-    }
+    models, examples = (
+        t.epochs(t.get(f"save.{kind}_save_rate", n), batch) for kind, n in (("model", 5), ("example", 1))
+    )
     if t.get("save.save_model", True):
-        t.set("runtime.checkpoint_every", every["model"], "save.model_save_rate")
-    samples = {"names": ["x", "y", "fake"], "count": t.get("save.num_examples", 1), "every": every["example"]}
+        t.set("runtime.checkpoint_every", models, "save.model_save_rate")
+    samples = {"names": ["x", "y", "fake"], "count": t.get("save.num_examples", 1), "every": examples}
     t.drop("runtime.samples")
     if t.get("save.save_examples", True):
         t.set("runtime.samples", samples, "save.example_save_rate", "save.num_examples")

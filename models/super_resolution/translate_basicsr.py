@@ -16,13 +16,15 @@ RRDB = {"num_in_ch": "in_channels", "num_out_ch": "out_channels", "num_feat": "f
         "num_blocks": "blocks"}  # fmt: skip
 RCAN = {"num_in_ch": "n_colors", "num_feat": "n_feats", "num_group": "n_resgroups", "num_block": "n_resblocks",
         "squeeze_factor": "reduction", "img_range": "rgb_range"}  # fmt: skip
-OWN, COMPACT, SPAN = "super_resolution.RRDBGenerator", "Compact.Compact", "SPAN.SPAN"
+OWN, OTHERS = "super_resolution.RRDBGenerator", "spandrel.architectures"
+COMPACT, SPAN = f"{OTHERS}.Compact.Compact", f"{OTHERS}.SPAN.SPAN"
 CHANNELS = {"num_in_ch": 3, "num_out_ch": 3}
 NETWORKS: dict[str, tuple[str, dict[str, Any], dict[str, str] | None]] = {
-    # class, here or of spandrel; its arguments there unless given; names of all that it has, None: the same
+    # class; arguments unless given; names here of all that it has there, None: the same
     "RRDBNet": (OWN, {}, RRDB), "esrgan": (OWN, {}, RRDB), "esrgan_lite": (OWN, {"features": 32, "blocks": 12}, RRDB),
-    "RCAN": ("RCAN.RCAN", {"n_resblocks": 16}, RCAN), "SwinIR": ("SwinIR.SwinIR", {}, None),
-    "DAT": ("DAT.DAT", {}, None), "HAT": ("HAT.HAT", {}, None), "SRVGGNetCompact": (COMPACT, CHANNELS, None),
+    "RCAN": (f"{OTHERS}.RCAN.RCAN", {"n_resblocks": 16}, RCAN), "SwinIR": (f"{OTHERS}.SwinIR.SwinIR", {}, None),
+    "DAT": (f"{OTHERS}.DAT.DAT", {}, None), "HAT": (f"{OTHERS}.HAT.HAT", {}, None),
+    "SRVGGNetCompact": (COMPACT, CHANNELS, None),
     "compact": (COMPACT, {**CHANNELS, "num_feat": 64, "num_conv": 16}, None),
     "ultracompact": (COMPACT, {**CHANNELS, "num_feat": 64, "num_conv": 8}, None),
     "superultracompact": (COMPACT, {**CHANNELS, "num_feat": 24, "num_conv": 8}, None),
@@ -201,23 +203,24 @@ def _degrade(t: Translation) -> None:
 
 
 def _generator(t: Translation) -> None:
-    net, scale = "network_g.", t.at("data.common")["scale"]
+    net, here, scale = "network_g.", "networks.generator", t.at("data.common")["scale"]
     kind, settings, names = t.pick(f"{net}type", "", NETWORKS)
-    given = {key: t.get(f"{net}{key}") for key in t.names(net) if key not in ("type", "scale", "upscale")}
+    t.set(here, {"type": kind, **settings}, f"{net}type")
     t.read(f"{net}scale", f"{net}upscale")
-    shuffles = kind == OWN and given.pop("use_pixel_unshuffle", True)
-    settings = settings | {(names or {}).get(key, key): one for key, one in given.items() if not names or key in names}
-    for key in given.keys() - (names or given):
-        t.leave(f"{net}{key}", f"{kind} has no such setting")
     if kind == OWN:
-        settings |= {"unshuffle": 4 // scale} if scale in (1, 2) and shuffles else {}
-        entry = {"type": kind, **settings, "pixels": "unit", "initial_scale": 0.1}
-        t.set("networks.generator", entry, f"{net}type")
+        t.at(here).update(pixels="unit", initial_scale=0.1)
+        if t.get(f"{net}use_pixel_unshuffle", True) and scale in (1, 2):
+            t.set(f"{here}.unshuffle", 4 // scale)
+    for key in [key for key in t.names(net) if f"{net}{key}" not in t.taken]:
+        if names is None or key in names:
+            t.take(f"{here}.{names[key] if names else key}", f"{net}{key}")
+        else:
+            t.leave(f"{net}{key}", f"{kind} has no such setting")
+    if kind == OWN:
         return
-    if names:
-        settings |= {"rgb_range": int(settings.get("rgb_range", 255))}
-    size = "scale" if names else "upscale"
-    t.set("networks.generator", {"type": f"spandrel.architectures.{kind}", **settings, size: scale}, f"{net}type")
+    t.set(f"{here}.{'scale' if names else 'upscale'}", scale)
+    if "rgb_range" in t.at(here):  # a whole number here
+        t.at(here)["rgb_range"] = int(t.at(here)["rgb_range"])
     t.remarks.append("its network is that of the package spandrel: pip install spandrel")
     calls: dict[str, Any] = {  # its pictures are in [0, 1]
         "unit": {"type": "Sum", "output": "unit", "terms": {"lq": 0.5}, "constant": 0.5},
@@ -233,10 +236,11 @@ def _judge(t: Translation, model: str) -> None:
     kind = t.get(f"{net}type", "")
     if kind.lower() not in known:
         t.leave(f"{net}type", f"{kind} is not here; super_resolution.UNetDiscriminator stands in its place")
-    entry = {"type": f"super_resolution.{known.get(kind.lower(), 'UNetDiscriminator')}",
-             "in_channels": t.get(f"{net}num_in_ch", 3), "features": t.get(f"{net}num_feat", 64),
-             "pixels": "unit"}  # fmt: skip
-    t.set("networks.discriminator", entry, f"{net}type")
+    here = "networks.discriminator"
+    found = f"super_resolution.{known.get(kind.lower(), 'UNetDiscriminator')}"
+    t.set(here, {"type": found, "pixels": "unit"}, f"{net}type")
+    t.take(f"{here}.in_channels", f"{net}num_in_ch", 3)
+    t.take(f"{here}.features", f"{net}num_feat", 64)
     t.get(f"{net}skip_connection", True)
     t.set("steps.D.injectors.judge.inputs.image", _target(t, "gan_gt_usm"), "gan_gt_usm")
     if model != "ESRGANModel":
@@ -348,16 +352,27 @@ def schedule(
 
 
 def _metrics(t: Translation) -> None:
+    scores, scale = ("upscaling", "bicubic"), t.at("data.common")["scale"]
     if "crop_border" in t.given:  # of a file of test.py
-        for score in ("upscaling", "bicubic"):
-            border = t.get("crop_border")
-            t.set(f"metrics.scores.{score}.crop_border", t.at("data.common")["scale"] if border is None else border)
+        border = t.get("crop_border")
+        for score in scores:
+            t.set(f"metrics.scores.{score}.crop_border", scale if border is None else border)
+    metric = "psnr"
     for place in (f"val.metrics.{name}." for name in t.names("val.metrics.")):
         if t.given.get(f"{place}type") not in ("calculate_psnr", "calculate_ssim"):
             continue
         t.read(f"{place}type", f"{place}better")
         luma = t.get(f"{place}test_y_channel", False)
-        for score in ("metrics.scores.upscaling", "metrics.scores.bicubic"):
+        metric = "psnr_y" if luma else metric
+        for score in (f"metrics.scores.{score}" for score in scores):
             t.take(f"{score}.crop_border", f"{place}crop_border", 0)
             if luma:
                 t.set(f"{score}.channel", "y", f"{place}test_y_channel")
+    summary(t, metric)
+
+
+def summary(t: Translation, metric: str) -> None:
+    """Let the summary name the recipe's scale, and the metric of its scores."""
+    upscaling, bicubic = (f"{score}.{metric}" for score in ("upscaling", "bicubic"))
+    entry = {"metric": upscaling, "beside": bicubic, "better": "higher"}
+    t.set("metrics.summary", {f"psnr_x{t.at('data.common')['scale']}": entry})

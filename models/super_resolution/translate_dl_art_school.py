@@ -4,7 +4,7 @@ from typing import Any
 
 from figura.commands.translate.reading import System
 from figura.commands.translate.translation import Translation
-from models.super_resolution.translate_basicsr import adversarial, schedule
+from models.super_resolution.translate_basicsr import adversarial, schedule, summary
 
 
 def row(key: str) -> str:
@@ -48,6 +48,7 @@ def translate(t: Translation) -> None:
     for step in t.names("steps."):
         steps.step(step)
     steps.shown()
+    summary(t, "psnr")
     _data(t)
     for name in networks:
         if path := t.get(f"path.pretrain_model_{name}"):

@@ -7,22 +7,25 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pictures_by_hand
 import pytest
 import torch
 import toy
+from pictures_by_hand import noise
 from scipy.ndimage import correlate
 from test_docs import fences
 
 from figura.base.error_collector import ErrorCollector
 from figura.base.errors import UserError
 from figura.base.exit_status import run
-from figura.base.yaml12 import read_yaml
+from figura.base.yaml12 import read_yaml, to_yaml
 from figura.commands.translate.__main__ import main, translated
 from figura.engine.build import build_schedule
 from figura.recipe.dotted_keys import leaves
 from figura.recipe.load import check_recipe
 from figura.recipe.types import LOSS, build
 from models.super_resolution.translate_basicsr import NETWORKS, OWN
+from stages import eval_dump, metrics, prepare, train
 
 ROOT = Path(__file__).parents[2]
 PAGES = ROOT / "docs/coming_from"
@@ -373,7 +376,9 @@ CASES |= {
         {
             "data.common.scale": 2, "seed": 0, "data.validation.scenes.small": "validation_small",
             "networks.generator.unshuffle": 2, "metrics.scores.upscaling.crop_border": 3,
-            "metrics.scores.bicubic.channel": "y", "losses.G_l1.type": "images.L1",
+            "metrics.scores.bicubic.channel": "y", "metrics.summary.psnr_x4": None,
+            "metrics.summary.psnr_x2": {"metric": "upscaling.psnr_y", "beside": "bicubic.psnr_y", "better": "higher"},
+            "losses.G_l1.type": "images.L1",
         },
         RCAN_LEFT | {"datasets.test_3.dataroot_lq", "path.strict_load", "val.suffix"},
         {"rrdb.yml": RRDB},
@@ -635,6 +640,42 @@ def test_losses_are_those_of_the_original(name, step, tmp_path):
             value = build(entry, LOSS, key)(**inputs)
             total += weight * sum(float(one.mean()) for one in (value.values() if isinstance(value, dict) else [value]))
     assert total == pytest.approx(TOTALS[name, step], rel=1e-5)
+
+
+# --- what is printed is run ---
+
+SMALL = {
+    "pix2pix": (f"{PIX2PIX} --netG unet_128 --ngf 4 --ndf 4 --crop_size 128 --load_size 136", {}),
+    "esrgan": (
+        "train.py -opt {folder}/small.yml",
+        {"small.yml": re.sub(r"  perceptual_opt: .*\n.*\n", "", ESRGAN)
+         .replace("num_feat: 64", "num_feat: 4").replace("num_block: 23", "num_block: 1")
+         .replace("batch_size_per_gpu: 16", "batch_size_per_gpu: 2")},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SMALL)
+def test_a_translated_recipe_prepares_trains_and_is_judged(name, tmp_path, monkeypatch):
+    source, files = SMALL[name]
+    for file, text in files.items():
+        (tmp_path / file).write_text(text)
+    translation = translated(source.format(folder=tmp_path), 4, Path("recipe.yaml"))
+    translation.set("train.try", True)
+    ((dataset, entry),) = translation.data.items()
+    monkeypatch.chdir(tmp_path)
+    for split, folder in entry[entry["kind"]].items():
+        width, height = (256, 128) if name == "pix2pix" else (48, 36) if split.endswith("_small") else (192, 144)
+        for number in range(6):
+            pictures_by_hand.write(Path(entry["source"], folder, f"{number}.png"), noise(height, width, number))
+    Path("data/params.yaml").write_text(to_yaml({"datasets": translation.data}))
+    Path("recipe.yaml").write_text(to_yaml(translation.recipe))
+    assert run(prepare.main, [dataset]) == 0
+    assert run(train.main, ["recipe.yaml", "runs/recipe"]) == 0
+    assert run(eval_dump.main, ["recipe.yaml", "runs/recipe"]) == 0
+    assert run(metrics.main, ["recipe.yaml", "runs/recipe", "metrics/recipe.json", "plots/recipe"]) == 0
+    assert json.loads(Path("metrics/recipe.json").read_text())["try"]
 
 
 # --- messages ---

@@ -147,6 +147,11 @@ class Translation:
             )
         return round(epochs * math.ceil(self.examples / batch_size))
 
+    def linear(self, constant: int, falling: int, batch_size: int, to: float = 0.0) -> dict[str, Any]:
+        """Return the schedule of a rate that is constant for some epochs, then falls; at its end the training ends."""
+        start, end = self.epochs(constant - 1, batch_size), self.epochs(constant + falling, batch_size)
+        return {"type": "Linear", "start": start, "end": end, "from": 1.0, "to": to}
+
     def dataset(self, kind: str, entry: Mapping[str, Any], name: str = "", source: str = "", **others: Any) -> None:
         """Write the entry of data/params.yaml; by default it is called as the recipe is."""
         name = name or self.output.stem
