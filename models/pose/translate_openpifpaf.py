@@ -195,9 +195,9 @@ def _data(t: Translation, dataset: str, boxes: bool) -> None:
     file = "instances" if boxes else "person_keypoints"
     entry: dict[str, dict[str, str]] = {"images": {}, "annotations": {}}
     for split, here in (("train", "train"), ("val", "validation")):
-        entry["images"][here] = t.get(f"--{dataset}-{split}-image-dir", f"{split}2017")
+        entry["images"][here] = t.below(t.get(f"--{dataset}-{split}-image-dir", f"{split}2017"), f"{split}2017")
         annotations = f"annotations/{file}_{split}2017.json"
-        entry["annotations"][here] = t.get(f"--{dataset}-{split}-annotations", annotations)
+        entry["annotations"][here] = t.below(t.get(f"--{dataset}-{split}-annotations", annotations), annotations)
     t.dataset("coco", entry, "people", "coco", max_rejected=0.01)
     t.run("put COCO into data/raw/coco, paths below it", "openpifpaf.train", "openpifpaf.eval", "openpifpaf.predict")
     checkpoint = t.get("--checkpoint")

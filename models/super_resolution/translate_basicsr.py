@@ -107,7 +107,7 @@ def _data(t: Translation) -> None:
                 t.leave(key, "the first of these folders; put them all below one")
                 folder = folder[0]
             if not (degraded and suffix):
-                images[f"{split}{suffix}"] = str(folder or f"{split}{suffix}")
+                images[f"{split}{suffix}"] = t.below(folder or f"{split}{suffix}", f"{split}{suffix}")
     if degraded:
         _degrade(t)
     else:

@@ -24,8 +24,13 @@ def row(key: str) -> str:
 
 
 SYSTEM = System("DL-Art-School", frozenset({"networks", "steps"}), row=row)
-JUDGES = {"discriminator_vgg_128": "batch", "discriminator_vgg_128_gn": "none"}
-NETWORKS = {name: name for name in ("RRDBNet", *JUDGES)}
+NETWORKS: dict[str, dict[str, Any]] = {
+    "RRDBNet": {"type": "super_resolution.RRDBGenerator", "initial_scale": 0.1},
+    "discriminator_vgg_128": {"type": "super_resolution.VGGDiscriminator", "norm": "batch"},
+    "discriminator_vgg_128_gn": {"type": "super_resolution.VGGDiscriminator", "norm": "none"},
+}
+SETTINGS = (("in_nc", "in_channels", 3), ("nf", "features", 64), ("out_nc", "out_channels", 3), ("nb", "blocks", 23))
+"""Of networks; discriminators have the first two."""
 KINDS = {"gan": "vanilla", "pixgan": "vanilla", "ragan": "relativistic_average"}
 OPTIMIZERS = {"adam": "Adam", "adamw": "AdamW", "sgd": "SGD"}
 PIXELS = {"l1": ("images.L1", 2.0), "l2": ("images.L2", 4.0), "cosine": ("images.Cosine", 1.0)}
@@ -58,26 +63,17 @@ def translate(t: Translation) -> None:
 
 def _network(t: Translation, name: str) -> None:
     place, here = f"networks.{name}.", f"networks.{name}"
-    t.read(f"{place}type")
-    kinds = [f"{place}which_model{end}" for end in ("_G", "_D", "")]
-    key = next((one for one in kinds if one in t.given), kinds[-1])
+    keys = [f"{place}which_model{end}" for end in ("_G", "_D", "")]
+    key = next((one for one in keys if one in t.given), keys[-1])
     kind = t.pick(key, "", NETWORKS)
-    features, channels = t.get(f"{place}nf", 64), t.get(f"{place}in_nc", 3)
-    if kind in JUDGES:
-        if kind.endswith("_gn"):
-            t.leave(key, "group norm is not here: there is no norm")
-        entry = {"type": "super_resolution.VGGDiscriminator", "norm": JUDGES[kind], "in_channels": channels}
-        t.set(here, entry | {"features": features, "pixels": "unit"}, key, f"{place}nf")
-        return
-    t.read(f"{place}scale")
-    entry = {
-        "type": "super_resolution.RRDBGenerator",
-        "in_channels": channels,
-        "out_channels": t.get(f"{place}out_nc", 3),
-    }
-    entry |= {"features": features, "blocks": t.get(f"{place}nb", 23), "pixels": "unit", "initial_scale": 0.1}
-    t.set(here, entry, key, f"{place}nf", f"{place}nb")
-    if t.get("checkpointing_enabled", False):
+    t.set(here, {**kind, "pixels": "unit"}, key)
+    generates = kind is NETWORKS["RRDBNet"]
+    for there, setting, default in SETTINGS if generates else SETTINGS[:2]:
+        t.take(f"{here}.{setting}", f"{place}{there}", default)
+    t.read(f"{place}type", *([f"{place}scale"] if generates else []))
+    if str(t.given.get(key)).endswith("_gn"):
+        t.leave(key, "group norm is not here: there is no norm")
+    if generates and t.get("checkpointing_enabled", False):
         t.set(f"{here}.checkpointing", True, "checkpointing_enabled")
 
 
@@ -153,8 +149,9 @@ class _Steps:
         kind, out, source = t.get(f"{place}type", ""), t.get(f"{place}out"), self.here(t.get(f"{place}in"))
         if kind in ("image_patch", "random_crop", "margin_removal"):
             self.called[str(out)] = source
-            reason = f"the whole patch of the dataset, {source}, stands for {out}; data.common.size cuts it"
-            t.leave(f"{place}type", reason)
+            t.leave(
+                f"{place}type", f"the whole patch of the dataset, {source}, stands for {out}; data.common.size cuts it"
+            )
         elif kind in ("generator", "discriminator"):
             network = t.get(f"{place}generator", t.get(f"{place}discriminator") or "generator")
             image = self.written(step, out[0] if isinstance(out, list) else out)
@@ -173,8 +170,8 @@ class _Steps:
             entry |= {"factor": float(factor)} if factor is not None else {"size": size}
             t.set(where, entry | {"mode": t.get(f"{place}mode", "bilinear")}, f"{place}type")
         else:
-            reason = "an injector of yours (docs/your_own_code.md); what reads it fails the check"
-            self.refuse(place, f"{kind} is not here: {reason}")
+            why = "not here: an injector of yours (docs/your_own_code.md); what reads it fails the check"
+            self.refuse(place, f"{kind} is {why}")
 
     def loss(self, step: str, network: str, name: str) -> None:
         """Translate a loss."""
@@ -257,6 +254,7 @@ def _data(t: Translation) -> None:
         t.drop("data.train.scenes.augmentation")
     folder = t.get(f"{data}paths") or "train"
     judged = t.get("datasets.val.dataroot_GT", "validation")
-    t.dataset("images", {"train": str(folder[0] if isinstance(folder, list) else folder), "validation": str(judged)})
+    folder = folder[0] if isinstance(folder, list) else folder
+    t.dataset("images", {"train": t.below(folder, "train"), "validation": t.below(judged, "validation")})
     first = f"put its folders below data/raw/{name}, as the entry names them"
     t.run(first, "train.py -opt", "test.py -opt", "process_video.py")

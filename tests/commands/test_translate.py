@@ -473,15 +473,17 @@ def test_a_training_of_the_guide_is_the_published_recipe(name, file, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("page", "name"), [("nectargan", "nectargan"), ("vunet", "vunet"), ("basicsr", "basicsr, ESRGAN")]
-)
+    ("page", "name"),
+    [("nectargan", "nectargan"), ("vunet", "vunet"), ("basicsr", "basicsr, ESRGAN"), ("openpifpaf", "openpifpaf"),
+     ("dl_art_school", "dl_art_school")],
+)  # fmt: skip
 def test_a_page_shows_what_the_command_says(page, name, tmp_path, capsys):
     written(name, tmp_path)
-    file = tmp_path / "recipe.yaml"
+    file = tmp_path / "mine.yaml"
     examples = ["--examples", str(CASES[name].examples)] if CASES[name].examples else []
     assert run(main, [CASES[name].source.format(folder=tmp_path), "--output", str(file), *examples]) == 0
     (shown,) = fences((PAGES / f"{page}.md").read_text(), "text")
-    assert shown in capsys.readouterr().out + file.read_text()
+    assert shown in capsys.readouterr().out.replace(f"{tmp_path}/", "") + file.read_text()
 
 
 def test_a_table_is_printed(capsys):
@@ -503,6 +505,17 @@ def test_a_file_of_test_py_names_its_sets(tmp_path):
     }  # fmt: skip
     (line,) = [one for there, one in translation.commands.items() if "pickle" in there]
     assert line == f"figura import esrgan 'RRDBNet x2.pth' --output runs/recipe --recipe {tmp_path}/recipe.yaml"
+
+
+@pytest.mark.parametrize(
+    ("there", "here"), [("/data/HR", "train"), ("../HR", "train"), ("D:/HR", "train"), ("./sets/HR", "./sets/HR")]
+)
+def test_a_folder_outside_the_source_is_to_be_copied(there, here, tmp_path):
+    """`prepare` refuses paths that leave it."""
+    (tmp_path / "away.yml").write_text(ESRGAN.replace("dataroot_gt: HR", f"dataroot_gt: {there}"))
+    translation = translated(str(tmp_path / "away.yml"), None, tmp_path / "recipe.yaml")
+    assert translation.data["recipe"]["images"]["train"] == here
+    assert (f"copy {there} to train below the source of the data" in translation.remarks) == (here == "train")
 
 
 def test_an_rcan_has_the_names_of_spandrel(tmp_path):

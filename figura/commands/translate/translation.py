@@ -152,6 +152,13 @@ class Translation:
         start, end = self.epochs(constant - 1, batch_size), self.epochs(constant + falling, batch_size)
         return {"type": "Linear", "start": start, "end": end, "from": 1.0, "to": to}
 
+    def below(self, folder: object, name: str) -> str:
+        """Return a folder or file of raw data as data/params.yaml names it: `name` if it lies outside their source."""
+        if not re.match(r"/|~|[A-Za-z]:|.*\.\.(/|$)", str(folder)):
+            return str(folder)
+        self.remarks.append(f"copy {folder} to {name} below the source of the data")
+        return name
+
     def dataset(self, kind: str, entry: Mapping[str, Any], name: str = "", source: str = "", **others: Any) -> None:
         """Write the entry of data/params.yaml; by default it is called as the recipe is."""
         name = name or self.output.stem
