@@ -31,7 +31,7 @@ NETWORKS: dict[str, tuple[str, dict[str, Any], dict[str, str] | None]] = {
     "SPAN": (SPAN, CHANNELS, None), "span": (SPAN, {**CHANNELS, "feature_channels": 52}, None),
     "span_s": (SPAN, {**CHANNELS, "feature_channels": 48}, None),
 }  # fmt: skip
-JUDGES = {"VGGStyleDiscriminator": "VGGDiscriminator", "UNetDiscriminatorSN": "UNetDiscriminator"}
+JUDGES = {"vggstylediscriminator": "VGGDiscriminator", "unetdiscriminatorsn": "UNetDiscriminator"}
 KINDS = {"vanilla": "vanilla", "lsgan": "lsgan", "hinge": "hinge", "wgan": "wgan", "wgan_softplus": "vanilla"}
 AVERAGES = {"vanilla": "relativistic_average"} | {kind: f"relativistic_average_{kind}" for kind in ("lsgan", "hinge")}
 SCHEDULES = {"MultiStepLR": "Decay", "MultiStepRestartLR": "Decay"} | dict.fromkeys(
@@ -232,13 +232,11 @@ def _generator(t: Translation) -> None:
 
 
 def _judge(t: Translation, model: str) -> None:
-    net, known = "network_d.", {name.lower(): here for name, here in JUDGES.items()}
-    kind = t.get(f"{net}type", "")
-    if kind.lower() not in known:
+    net, here, kind = "network_d.", "networks.discriminator", t.get("network_d.type", "")
+    if kind.lower() not in JUDGES:
         t.leave(f"{net}type", f"{kind} is not here; super_resolution.UNetDiscriminator stands in its place")
-    here = "networks.discriminator"
-    found = f"super_resolution.{known.get(kind.lower(), 'UNetDiscriminator')}"
-    t.set(here, {"type": found, "pixels": "unit"}, f"{net}type")
+    judge = f"super_resolution.{JUDGES.get(kind.lower(), 'UNetDiscriminator')}"
+    t.set(here, {"type": judge, "pixels": "unit"}, f"{net}type")
     t.take(f"{here}.in_channels", f"{net}num_in_ch", 3)
     t.take(f"{here}.features", f"{net}num_feat", 64)
     t.get(f"{net}skip_connection", True)
