@@ -1,8 +1,8 @@
 # One front door; each target makes the environment that it needs first. The slowest tests are listed at the end of each
 # run. `make help` lists the targets: lines that begin with `#:`.
 #: run          trains everything that is not up to date
-#: test         lint, types, and tests of all behaviour; about 4 minutes on two cores
-#: test-slow    tests that start the real DVC, Slurm, an entry point, stores and hosted workflows; 13 minutes more
+#: test         lint, types, and tests of all behaviour; 8 to 9 minutes on two cores
+#: test-slow    tests that start the real DVC, Slurm, an entry point, stores and hosted workflows; 35 to 50 minutes more
 #: test-all     both, as .ci/run does
 #: lint         lint, format and types alone
 #: pictures     the README's pictures, from the results of `make run`
