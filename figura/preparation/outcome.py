@@ -170,22 +170,23 @@ def write_manifest(folder: Path, drawn: bool = False) -> list[str]:
         writer = ArchiveWriter(folder, archive) if (folder / archive).is_dir() else None
         for name in group:
             path = folder / name
-            with path.open("rb") as file:
-                hashes[name] = hashlib.file_digest(file, "sha256").hexdigest()
+            if writer is not None and _is_unicode(name):
+                content = path.read_bytes()
+                hashes[name] = hashlib.sha256(content).hexdigest()
+                writer.add(archive_of(name)[1], content)
+                path.unlink()
+            else:
+                with path.open("rb") as file:
+                    hashes[name] = own[name] = hashlib.file_digest(file, "sha256").hexdigest()
             total.update(f"{name}\0{hashes[name]}\n".encode(errors="surrogateescape"))
-            if writer is None or not _is_unicode(name):
-                own[name] = hashes[name]
-                continue
-            writer.add(archive_of(name)[1], path.read_bytes())
-            path.unlink()
         if writer is not None:
             writer.end()
             own |= writer.sums
             for parent, *_ in os.walk(folder / archive, topdown=False):
                 with suppress(OSError):  # not empty
                     os.rmdir(parent)
-    content = {"files": len(hashes), "hashes": own, "sha256": total.hexdigest()} | ({"drawn": True} if drawn else {})
-    write_text(folder / MANIFEST, json.dumps(content, indent=0) + "\n")
+    manifest = {"files": len(hashes), "hashes": own, "sha256": total.hexdigest()} | ({"drawn": True} if drawn else {})
+    write_text(folder / MANIFEST, json.dumps(manifest, indent=0) + "\n")
     return _in_two_splits(hashes)
 
 
