@@ -2,8 +2,8 @@
 # run. `make help` lists the targets: lines that begin with `#:`.
 #: run          trains everything that is not up to date
 #: test         lint, types, and tests of all behaviour; 8 to 9 minutes on two cores
-#: test-slow    tests that start the real DVC, Slurm, an entry point, stores and hosted workflows; 35 to 50 minutes more
-#: test-all     both, as .ci/run does
+#: test-slow    tests that start the real DVC, Slurm, an entry point, stores and hosted workflows
+#: test-all     both, as .ci/run does; 47 to 52 minutes in CI
 #: lint         lint, format and types alone
 #: pictures     the README's pictures, from the results of `make run`
 #: docs         the site, in build/site; broken links are errors
