@@ -141,6 +141,7 @@ class ArchiveReader:
                     if info.compress_type != ZIP_STORED or start + info.file_size > end:
                         raise BadZipFile(f"{info.filename!r} is compressed or cut off")
                     members.append((_key(info.filename), start, info.file_size, info.CRC))
+            # zipfile raises NotImplementedError for newer forms of ZIP
             except (BadZipFile, ValueError, OSError, struct.error, NotImplementedError, MemoryError) as error:
                 raise UserError(f"{path}: no readable archive: {error}; {self.advice}") from None
         members.sort()

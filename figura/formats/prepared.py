@@ -100,7 +100,7 @@ class Manifest:
             whole = False
         if not whole:
             raise no_manifest(root)
-        # without hashes, somebody may have edited the files
+        # without hashes, people may have edited the files
         self._sums = self.hashes or {self._name(path): "" for path in root.glob("**/*.zip") if content}
         self._archives = ArchiveReader(root, self.advice)
 

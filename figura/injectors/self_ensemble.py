@@ -14,8 +14,8 @@ ORIENTATIONS = tuple((turns, flipped) for flipped in (False, True) for turns in 
 class SelfEnsemble(Forward):
     """Calls a network eight times, and averages: a picture turned by 0, 90, 180 and 270 degrees, as it is and mirrored.
 
-    Each output is turned back before the mean. That costs eight times the time, in training as well; figures reached
-    by it are published with a plus beside the network's name. Arguments are those of `Forward`.
+    Each output is turned back before the mean. Training pays for eight calls, too. Figures reached by it are published
+    with a plus beside the network's name. The arguments are described in `Forward`.
 
     Inputs and outputs are pictures `(N, C, H, W)`.
 

@@ -44,7 +44,7 @@ def losses_to_judge(recipe: Mapping[str, Any]) -> set[str]:
 def judge_curves(train: pd.DataFrame, validation: pd.DataFrame, losses: Collection[str]) -> list[str]:
     """Return at most one line on the curves of a training, as of `curves.read_histories`.
 
-    Only that of the `losses` is judged which fell most, in raw value times last weight: what deceives a discriminator
+    Of `losses`, only the one that fell most is judged, by raw value times last weight: what deceives a discriminator
     neither falls nor needs to. It is *overfitted* if its validation has a minimum before the end, is now higher by
     `RISE` of the fall from the first training row to that minimum, and training fell since. Or validation came within
     `RISE` of its minimum in the first half of the training, and training fell by as much since. It is *unfinished* if

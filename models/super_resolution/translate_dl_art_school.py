@@ -100,13 +100,16 @@ class _Steps:
         return here
 
     def gates(self, place: str) -> dict[str, int]:
+        """Return when an entry runs."""
         return {gate: self.t.get(f"{place}{gate}", 0) for gate in GATES if f"{place}{gate}" in self.t.given}
 
     def refuse(self, place: str, reason: str) -> None:
+        """List all keys of an entry."""
         for name in self.t.names(place):
             self.t.leave(f"{place}{name}", reason)
 
     def step(self, step: str) -> None:
+        """Translate a step."""
         t, place = self.t, f"steps.{step}."
         network = t.get(f"{place}training", step)
         t.set(f"steps.{step}", {"trains": [network], **self.gates(place), "injectors": {}}, f"{place}training")
@@ -141,6 +144,7 @@ class _Steps:
         t.set("runtime.samples", samples, "logger.visuals", "logger.visual_debug_rate")
 
     def injector(self, step: str, name: str) -> None:
+        """Translate an injector."""
         t, place, where = self.t, f"steps.{step}.injectors.{name}.", f"steps.{step}.injectors.{name}"
         kind, out, source = t.get(f"{place}type", ""), t.get(f"{place}out"), self.here(t.get(f"{place}in"))
         if kind in ("image_patch", "random_crop", "margin_removal"):
@@ -170,6 +174,7 @@ class _Steps:
             self.refuse(place, f"{kind} is {why}")
 
     def loss(self, step: str, network: str, name: str) -> None:
+        """Translate a loss."""
         t, place, here = self.t, f"steps.{step}.losses.{name}.", f"losses.{step}_{name}"
         kind, weight = t.get(f"{place}type", ""), t.get(f"{place}weight", 1.0)
         gates = self.gates(place)

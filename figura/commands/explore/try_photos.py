@@ -79,7 +79,7 @@ class PhotoPanel:
             self.told.set_text(f"{recipe}: no result")
             return
         photo, results = done
-        found = f"{time.perf_counter() - start:.1f} s" if results else "it finds no person"
+        found = f"{time.perf_counter() - start:.1f} s" if results else "it finds nothing in this photo to work with"
         self.told.set_text(f"{recipe}: {found}")
         with self.space:
             _show(photo, results)
