@@ -102,7 +102,9 @@ def _configuration(count: int, meeting: str | None, folder: str) -> LaunchConfig
     if meeting is None:  # port 0: the system picks a free port, without a race
         return LaunchConfig(
             min_nodes=1, max_nodes=1, run_id=uuid.uuid4().hex, local_addr="127.0.0.1",
-            rdzv_backend="c10d", rdzv_endpoint="127.0.0.1:0", **common,
+            rdzv_backend="c10d", rdzv_endpoint="127.0.0.1:0",
+            # Alone, it needs no heartbeat, whose thread prints a traceback where the launcher ends during a beat.
+            rdzv_configs={"keep_alive_interval": 365 * 24 * 3600}, **common,
         )  # fmt: skip
     machine, machines, step = slurm.place(os.environ)
     # static: the machines are known in advance, and rank 0 is on the first machine in every run

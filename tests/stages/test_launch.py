@@ -347,6 +347,29 @@ def test_ctrl_c_ends_processes_that_do_not_hear_it(code, tmp_path) -> None:
     wait_until_none_is_left(tmp_path)
 
 
+BEATING = """
+import os, signal, sys, threading, time
+from torch.distributed.elastic.rendezvous.dynamic_rendezvous import DynamicRendezvousHandler
+from figura.launch import processes
+DynamicRendezvousHandler._keep_alive = lambda self: time.sleep(3)
+threading.Timer(8, os.kill, [os.getpid(), signal.SIGTERM]).start()
+status = processes.start([sys.executable, "-c", "import time; time.sleep(60)"], 1, None)
+time.sleep(5)
+sys.exit(status)
+"""
+
+
+@pytest.mark.slow
+def test_nothing_is_printed_where_the_launcher_ends_during_a_heartbeat(code, tmp_path) -> None:
+    """PyTorch's launcher beats every 5 s; a beat that outlives it ended in a traceback."""
+    environment = os.environ | {"PYTHONPATH": str(code)}
+    command = [sys.executable, "-c", BEATING]
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (75, "", "")
+
+
 @pytest.mark.slow
 def test_two_processes_end_together_and_go_on_to_the_same_bytes(start, tmp_path_factory) -> None:
     whole, stopped = tmp_path_factory.mktemp("whole"), tmp_path_factory.mktemp("stopped")
