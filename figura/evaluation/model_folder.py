@@ -4,9 +4,11 @@ from pathlib import Path
 from typing import Any
 
 from figura.base.checksums import refuse_damaged
+from figura.base.error_collector import ErrorCollector
 from figura.base.errors import UserError, one_line
 from figura.base.files import read_json
 from figura.base.yaml12 import read_yaml
+from figura.recipe.expansion import expanded
 
 EARLIER = ("find_batch_size", "frozen", "freeze_batch_norm", "rate_scaling", "requires", "rollback")
 """Keys of networks, steps and `train` in recipes of earlier versions."""
@@ -60,7 +62,7 @@ def model_recipe(model: Path) -> dict[str, Any]:
 
 def refuse_other_networks(path: Path, content: dict[str, Any], model: Path) -> None:
     """Raise UserError if a recipe with this path and content has no network of a model folder."""
-    own, trained = (_types(one) for one in (content, read_yaml(model / "recipe.yaml")))
+    own, trained = (_types(one) for one in (expanded(content, ErrorCollector(path)), read_yaml(model / "recipe.yaml")))
     if own and trained and not own.items() & trained.items():
         named, has = (", ".join(f"{name} ({kind})" for name, kind in one.items()) for one in (own, trained))
         raise UserError(f"{path}: its networks are {named}, but {model} has {has}; name the recipe of this run")

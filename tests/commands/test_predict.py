@@ -14,7 +14,7 @@ import toy_photos
 from skimage.metrics import structural_similarity
 
 from figura.base.exit_status import run
-from figura.base.yaml12 import to_yaml
+from figura.base.yaml12 import read_yaml, to_yaml
 from figura.commands.predict import main
 from figura.engine.build import build_networks
 from figura.prediction.runner import Runner
@@ -279,6 +279,15 @@ def test_a_model_of_a_run_is_taken_and_other_folders_are_told(toys, tmp_path, ca
     said = capsys.readouterr().err
     assert f"{other}: its networks are generator (pix2pix.UNetGenerator), discriminator " in said
     assert "has painter (toy.Painter); name the recipe of this run" in said
+
+
+def test_a_recipe_may_take_its_networks_from_another(toys, tmp_path):
+    recipe, folder = toys
+    content = read_yaml(Path(recipe))
+    content["networks"] = {"painter": {"extends": f"{recipe}#networks.painter"}}
+    (tmp_path / "extending.yaml").write_text(to_yaml(content))
+    paint(tmp_path / "a.png", 1)
+    assert predict((str(tmp_path / "extending.yaml"), folder), tmp_path, tmp_path / "a.png") == 0
 
 
 @pytest.mark.parametrize("trial", [False, True])
