@@ -120,7 +120,7 @@ class Cluster:
     def call(self, *command: str, code: int | None = 0, **options: Path) -> str:
         """Run a command of a user; return what it printed."""
         done = subprocess.run(
-            command, env=self.environment, capture_output=True, text=True, timeout=60, check=False, **options
+            command, env=self.environment, capture_output=True, text=True, timeout=300, check=False, **options
         )  # fmt: skip
         assert code is None or done.returncode == code, f"{command}: {done.returncode}\n{done.stdout}\n{done.stderr}"
         return done.stdout
@@ -129,7 +129,7 @@ class Cluster:
         """Call `sbatch --parsable`; return the id of the job."""
         done = subprocess.run(
             ["sbatch", "--parsable", *command], env={**self.environment, **(variables or {})}, cwd=folder,
-            capture_output=True, text=True, timeout=60, check=False,
+            capture_output=True, text=True, timeout=300, check=False,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
         return done.stdout.strip()

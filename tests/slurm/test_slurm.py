@@ -39,7 +39,7 @@ def preempt(cluster: Cluster, project: Project) -> None:
     """Let a job of higher priority take both machines, and wait for its end."""
     wants_all = ["--partition=urgent", "--nodes=2", "--ntasks-per-node=2", "--output=urgent.out", "--wrap=sleep 2"]
     urgent = cluster.submit(*wants_all, folder=project.folder)
-    assert cluster.wait(urgent, 60)["JobState"] == "COMPLETED"
+    assert cluster.wait(urgent, 300)["JobState"] == "COMPLETED"
 
 
 def printed(project: Project) -> str:
@@ -80,7 +80,7 @@ def project(finished: Project, tmp_path_factory: pytest.TempPathFactory) -> Proj
 def whole(cluster: Cluster, project: Project, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """The hashes of what a job leaves that nothing interrupts; it dumps, too."""
     whole = project.copy(tmp_path_factory.mktemp("slurm") / "whole")
-    ended = cluster.wait(submit(cluster, whole, target="eval-dump@vunet"), 240)
+    ended = cluster.wait(submit(cluster, whole, target="eval-dump@vunet"), 600)
     assert (ended["JobState"], ended["Restarts"]) == ("COMPLETED", "0"), printed(whole)
     assert "launch: 2 machines of job" in printed(whole)
     assert '"processes": 2' in (whole.folder / "runs/vunet/live/log.jsonl").read_text()
@@ -93,7 +93,7 @@ def test_interrupted_jobs_give_the_same_hashes(cluster: Cluster, project: Projec
     job = submit(cluster, project)
     training(project)
     os.kill(workers(project.folder)[1], signal.SIGKILL)
-    assert cluster.wait(job, 60)["JobState"] == "FAILED"
+    assert cluster.wait(job, 300)["JobState"] == "FAILED"
     assert "was killed by SIGKILL" in printed(project)
     assert "queued again" not in printed(project)
     assert workers(project.folder) == {}
@@ -102,7 +102,7 @@ def test_interrupted_jobs_give_the_same_hashes(cluster: Cluster, project: Projec
     job = submit(cluster, project)
     training(project)
     cluster.call("scancel", job)
-    ended = cluster.wait(job, 60)
+    ended = cluster.wait(job, 300)
     assert (ended["JobState"], ended["Restarts"]) == ("CANCELLED", "0")
 
     # a job that is warned, by the batch script or on its machine, or preempted goes back into the queue
@@ -118,7 +118,7 @@ def test_interrupted_jobs_give_the_same_hashes(cluster: Cluster, project: Projec
             preempt(cluster, project)
         again = f"start {restarts + 1}: dvc"
         until(f"it has started again ({restarts})", lambda a=again: a in printed(project), 90, cluster.story)
-    ended = cluster.wait(job, 240)
+    ended = cluster.wait(job, 600)
     assert (ended["JobState"], ended["Restarts"]) == ("COMPLETED", "3"), cluster.story()
     said = printed(project).removeprefix(before)
     assert "submit the job once more" not in said
@@ -140,7 +140,7 @@ def test_a_job_that_is_preempted_with_a_notice_goes_on(cluster: Cluster, project
     job = submit(cluster, project, "--partition=notice")
     training(project)
     preempt(cluster, project)
-    ended = cluster.wait(job, 240)
+    ended = cluster.wait(job, 600)
     # Slurm 24.11 queues a job that was preempted with a notice another time, once it has ended well
     assert (ended["JobState"], ended["Restarts"] in ("1", "2")) == ("COMPLETED", True), cluster.story()
     reached, resumed = stops(printed(project))

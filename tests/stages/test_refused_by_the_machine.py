@@ -135,7 +135,7 @@ def hearing_ctrl_c(code):
     """Run Python code in a session of its own, where it hears SIGINT also if tests run in the background."""
     hears = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
     return subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=False, preexec_fn=hears, timeout=60,
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, preexec_fn=hears, timeout=300,
         start_new_session=True,
     )  # fmt: skip
 
