@@ -15,6 +15,7 @@ from figura.formats.skeletons import Skeleton
 from figura.recipe.types import checked_call
 
 from .argument_types import Positive, categories_from, skeleton_of
+from .efficientnet_lite import EfficientNetLite
 from .heads import LAYOUTS, CompositeHead, form
 from .resnet import STAGES, ResNet, SmallResNet
 from .shufflenet import DEPTHS, ShuffleNetV2K
@@ -27,6 +28,7 @@ BACKBONES: dict[str, tuple[type[nn.Module], dict[str, int | str]]] = {
     "small": (SmallResNet, {}),
     **{f"resnet{depth}": (ResNet, {"depth": depth}) for depth in STAGES},
     **{f"shufflenetv2k{depth}": (ShuffleNetV2K, {"depth": depth}) for depth in DEPTHS},
+    "efficientnet_lite0": (EfficientNetLite, {}),
     "timm": (TimmBackbone, {}),
 }
 
@@ -109,7 +111,7 @@ class PoseNetwork(nn.Module):
         Raises:
             UserError: weights cannot be loaded.
         """
-        if isinstance(self.base_net, ResNet | TimmBackbone):
+        if isinstance(self.base_net, ResNet | EfficientNetLite | TimmBackbone):
             self.base_net.load_pretrained()
 
     def forward(self, image: Tensor, decode: bool = False) -> dict[str, Tensor]:

@@ -9,7 +9,6 @@ import huggingface_hub.constants
 import numpy as np
 import pytest
 import torch
-import toy
 from dumps_by_hand import dump_of
 from numpy.typing import NDArray
 from safetensors.torch import load_file, save_file
@@ -17,7 +16,6 @@ from torch import Tensor, nn
 
 from figura.base.errors import UserError
 from figura.base.exit_status import run
-from figura.base.yaml12 import to_yaml
 from figura.commands.import_weights.__main__ import main as import_main
 from figura.dump import Dump
 from figura.recipe.schema import Declaration
@@ -372,14 +370,6 @@ def test_real_features_come_from_a_package(tmp_path: Path, capsys: pytest.Captur
         assert torch.equal(ours[here], theirs[there]), here
     network = timm.create_model("tf_efficientnet_lite0", features_only=True)
     network.load_state_dict(ours)
-    judge = {"type": "timm.create_model", "model_name": "tf_efficientnet_lite0", "weights": "own"}
-    recipe = tmp_path / "mine.yaml"
-    for more, status in (({"features_only": True}, 0), ({}, 1)):
-        recipe.write_text(to_yaml(toy.changed({"networks.judge": judge | more})))
-        again = ["efficientnet_lite", source, "--output", str(tmp_path / "2.safetensors"), "--recipe", str(recipe)]
-        assert run(import_main, again) == status
-    assert load_file(tmp_path / "2.safetensors").keys() == ours.keys()
-    assert "networks.judge.features_only: found None; the file needs True" in capsys.readouterr().err
     part, other = tmp_path / "part.pth", tmp_path / "other.safetensors"
     torch.save({"_conv_stem.weight": theirs["_conv_stem.weight"]}, part)
     assert run(import_main, ["efficientnet_lite", str(part), "--output", str(other)]) == 1
