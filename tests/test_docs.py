@@ -48,6 +48,7 @@ OF_PAGE = {"models/pix2pix/translate_nectargan.md": "recipes/pix2pix.yaml"}
 OWN = ("bench", "figura", "models", "stages", "tests")
 MADE = (
     ".dvc/tmp/",
+    "build/",
     "code/accepted.jsonl",
     "data/raw/",
     "data/prepared/",
