@@ -135,11 +135,13 @@ class _Walk:
     def _attribute(self, name: str) -> list[str]:
         """Return the modules loaded for a name that is not a module: its module, and what that imports for it."""
         above = _parent(name)
-        places = [*_roots(name), *filter(None, [_module(name)])]
-        if places and not above and not any(map(Path.is_dir, places)):
-            raise UserError(
-                f"{name}: lies in {places[0]}, which cannot be read, so a change of it could not be noticed; unpack it"
-            )
+        if not above:
+            places = [*_roots(name), *filter(None, [_module(name)])]
+            if places and not any(map(Path.is_dir, places)):
+                raise UserError(
+                    f"{name}: lies in {places[0]}, which cannot be read, so a change of it could not be noticed; "
+                    "unpack it"
+                )
         found = find(above[0]) if above else None
         source = _read(found.path, found.package) if found else None
         lazily = source is not None and name.rpartition(".")[2] not in source.names

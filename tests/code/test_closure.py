@@ -209,6 +209,12 @@ def test_nothing_is_imported(own: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert not {"mine", "mine.losses"} & sys.modules.keys()
 
 
+def test_a_folder_may_be_called_like_a_function_that_is_imported(own: Path) -> None:
+    (own / "load").mkdir()
+    (own / "asks.py").write_text("from lazy.heavy import load\n")
+    assert {*code_of(["asks"]).files} == {"asks.py", "lazy/__init__.py", "lazy/heavy.py"}
+
+
 def test_what_a_package_imports_on_request_counts_for_those_who_ask(own: Path) -> None:
     assert code_of(["asks"]).files.keys() == {"asks.py", "lazy/__init__.py", "lazy/heavy.py"}
     assert code_of(["light"]).files.keys() == {"light.py", "lazy/__init__.py"}
