@@ -6,9 +6,10 @@ if "FIGURA_TEST_GPU" not in os.environ:  # set for `-m gpu` alone
 os.environ["FIGURA_STATES"] = "off"  # two runs that are compared must both train
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -16,6 +17,7 @@ from accelerate.state import AcceleratorState
 from pipeline.project import made_once, shared_by_workers
 from real_people import prepare_real
 
+from figura.pipeline.closure import words_of
 from figura.training import provenance
 
 # Slow files, the longest first. Those at places 2 and 3 need no finished project, which the first one makes.
@@ -55,10 +57,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session", autouse=True)
 def one_code_version() -> Iterator[None]:
     """Edits while the tests run change no comparison of two runs; what is read for a provenance is read once."""
-    code, real_git = cache(provenance.code_version), provenance.git
+    real, real_git, known = provenance.code_version, provenance.git, dict[object, str]()
     git = cache(lambda folder, *arguments: real_git(*arguments))
+
+    def code(modules: Iterable[str], content: Mapping[str, Any]) -> str:
+        key = frozenset(modules), frozenset(words_of(content))
+        known[key] = known.get(key) or real(key[0], content)
+        return known[key]
+
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(provenance, "code_version", lambda modules, types: code(frozenset(modules), frozenset(types)))
+        patch.setattr(provenance, "code_version", code)
         patch.setattr(provenance, "package_versions", cache(provenance.package_versions))
         patch.setattr(provenance, "git", lambda *arguments: git(Path.cwd(), *arguments))
         yield

@@ -13,7 +13,6 @@ from accelerate import Accelerator
 from accelerate.utils import InitProcessGroupKwargs, broadcast
 from torch import Tensor, nn
 
-import figura.engine.package_parts  # noqa: F401  # loaded by name (recipe/types.py), so that stages depend on it
 from figura.base.error_collector import ErrorCollector
 from figura.base.errors import UserError
 from figura.base.seeding import seed_here

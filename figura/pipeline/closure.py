@@ -31,6 +31,10 @@ LOCK = "dvc.lock"  # changes with every stage
 INSTALLED = {"site-packages", "dist-packages"}  # names of folders
 HOMES = ("figura.schedules", "figura.injectors", "figura.optimizers")
 """The packages that define types without a dot."""
+BUILDER = "figura.engine.build"
+ADAPTERS = "figura.engine.package_parts"
+"""What makes networks, losses and injectors of other packages' parts; loaded by name (`figura.recipe.types`)."""
+AS_THEY_ARE = "torch.optim."  # types of packages that need no adapter
 
 
 @dataclass
@@ -61,8 +65,23 @@ def declared_types(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
             yield from declared_types(part, f"{key}{name}.")
 
 
-def code_of(modules: Iterable[str], types: Collection[str] = ()) -> Code:
+def words_of(value: Any) -> Iterator[str]:
+    """Yield the keys and strings inside nested maps and lists."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for key, part in value.items():
+            yield from (str(key), *words_of(part))
+    elif isinstance(value, list | tuple):
+        for part in value:
+            yield from words_of(part)
+
+
+def code_of(modules: Iterable[str], types: Collection[str] = (), words: Collection[str] | None = None) -> Code:
     """Return the code loaded by modules and the types of a recipe.
+
+    `words` are those of the recipe (`words_of`): modules that are imported for other words alone do not count
+    (`syntax.IMPORTED_FOR`). Without words, all count.
 
     Raises:
         UserError: a file outside of figura and of installed packages loads what cannot be followed: a module or file
@@ -72,8 +91,10 @@ def code_of(modules: Iterable[str], types: Collection[str] = ()) -> Code:
     for cached in (find, is_own, _spec, _roots, _module, _listed, _hidden, modules_below, classes_in):
         cached.cache_clear()  # files may change between calls
     code = Code()
-    walk = _Walk(code)
+    walk = _Walk(code, words)
     walk.follow([*modules, *filter(None, map(module_of_type, types))])
+    if BUILDER in walk.seen and any(map(_may_need_adapter, types)):
+        walk.follow([ADAPTERS])
     for name in types:
         code.packages |= _package_of(name)
     if not is_own(LIBRARY):  # its version identifies its code, including the shipped systems
@@ -81,11 +102,16 @@ def code_of(modules: Iterable[str], types: Collection[str] = ()) -> Code:
     return code
 
 
+def code_for(modules: Iterable[str], content: Mapping[str, Any]) -> Code:
+    """Return the code that modules load for the content of a recipe, or of some of its sections. Raises UserError."""
+    return code_of(modules, [name for _, name in declared_types(content)], set(words_of(content)))
+
+
 class _Walk:
     """Follows imports and adds each project file to `code`."""
 
-    def __init__(self, code: Code) -> None:
-        self.code, self.seen = code, set[str]()
+    def __init__(self, code: Code, words: Collection[str] | None) -> None:
+        self.code, self.words, self.seen = code, words, set[str]()
 
     def follow(self, modules: Iterable[str]) -> None:
         """Add the files of modules, and of everything that these import."""
@@ -122,7 +148,7 @@ class _Walk:
         sources[found.key] = found.path
         if source.digest not in EMPTY:
             files[found.key] = source.digest
-        imports = [*_parent(name), *source.imports]
+        imports = [*_parent(name), *self._imports(source)]
         for path, key in [*_beside(found, source, library), *(() if library else _named(found, source))]:
             if path.suffix == ".py":
                 data = _read(path, found.package)
@@ -131,6 +157,17 @@ class _Walk:
                 files[key] = _digest(path)
             sources[key] = path
         return imports
+
+    def _imports(self, source: Source) -> Iterator[str]:
+        """Yield what a module imports for the words."""
+        others = [
+            module
+            for module, words in source.imported_for
+            if self.words is not None and words.isdisjoint(self.words)
+        ]  # fmt: skip
+        for name in source.imports:
+            if not any(f"{name}.".startswith(f"{module}.") for module in others):
+                yield name
 
     def _attribute(self, name: str) -> list[str]:
         """Return the modules loaded for a name that is not a module: its module, and what that imports for it."""
@@ -339,13 +376,23 @@ def _named(found: Found, source: Source) -> Iterator[tuple[Path, str]]:
 
 def module_of_type(name: str) -> str | None:
     """Return the module that defines the class of a `type`, or None if it is not a class (`type: jpeg`)."""
-    package, _, attribute = name.rpartition(".")
-    if not package:
-        return next((module for home in HOMES for module in _modules_with(home, attribute)), None)
-    inside = full_name(package, _roots(SYSTEMS))
-    if (module := next(_modules_with(inside, attribute), None)) is not None:
+    package = name.rpartition(".")[0]
+    if (module := _module_of_class(name)) is not None or not package:
         return module
+    inside = full_name(package, _roots(SYSTEMS))
     return inside if find(inside) else package
+
+
+def _module_of_class(name: str) -> str | None:
+    """Return the module that defines the class of a `type` in figura or a system, or None."""
+    package, _, attribute = name.rpartition(".")
+    homes = [full_name(package, _roots(SYSTEMS))] if package else HOMES
+    return next((module for home in homes for module in _modules_with(home, attribute)), None)
+
+
+def _may_need_adapter(name: str) -> bool:
+    """Whether a type may be a part of another package, or a function."""
+    return "." in name and not name.startswith(AS_THEY_ARE) and _module_of_class(name) is None
 
 
 def _modules_with(package: str, name: str) -> Iterator[str]:

@@ -107,7 +107,7 @@ def _write_all() -> list[Path]:
 
 def code_of_instance(instance: "Instance", others: list["Instance"], params: set[Path] | None = None) -> Any:
     """Return the code (`closure.Code`) that an instance runs; add the params files that determine it to `params`."""
-    from figura.pipeline.closure import code_of, declared_types, find
+    from figura.pipeline.closure import code_of, declared_types, find, words_of
 
     assert instance.script is not None
     script = find(instance.script)
@@ -116,12 +116,9 @@ def code_of_instance(instance: "Instance", others: list["Instance"], params: set
     models = [word for word in instance.command if word.endswith("/model")]
     makers = [one for one in others if set(models) & set(one.outs)]
     recipes += [(path, reads.get("READS_OF_MODEL", ())) for maker in makers for path in maker.recipes]
-    types = []
-    for path, sections in recipes:
-        content = _params(path)
-        types += [name for section in sections for _, name in declared_types(content.get(section))]
-        if params is not None:
-            params.add(path)
+    read = [_params(path).get(section) for path, sections in recipes for section in sections]
+    if params is not None:
+        params.update(path for path, _ in recipes)
     settings = [_setting(*one) for one in _tracked(instance, set() if params is None else params)]
     kinds = [
         f"{one}.{value['kind']}"
@@ -129,7 +126,8 @@ def code_of_instance(instance: "Instance", others: list["Instance"], params: set
         for value in settings
         if isinstance(value, dict) and "kind" in value
     ]
-    return code_of([*instance.modules, *kinds], types)
+    types = [name for section in read for _, name in declared_types(section)]
+    return code_of([*instance.modules, *kinds], types, set(words_of([*read, *settings])))
 
 
 def order_of(instance: "Instance", params: set[Path]) -> dict[str, list[str]]:

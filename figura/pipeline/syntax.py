@@ -3,6 +3,7 @@
 import ast
 import hashlib
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 
 BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")  # fields with nested statements
@@ -14,6 +15,11 @@ BESIDE = {"__file__", "__path__", "__spec__", "files", "get_data", "read_text", 
 ABOVE = {"parents", "parent.parent", "dirname.dirname", "files", "get_data", "read_binary", "open_text", "contents"}
 """Those that may find files anywhere in the package."""
 DIGITS = 16  # of a hash
+IMPORTED_FOR = "IMPORTED_FOR"
+"""A constant of a module: other modules, as an import names them (`.resnet`), each with words of a recipe.
+
+The module imports them inside of functions, and for these words alone, so that they do not count for other recipes.
+"""
 
 
 @dataclass(frozen=True)
@@ -26,6 +32,7 @@ class Source:
             `if TYPE_CHECKING`.
         on_request: names imported lazily by a module-level `__getattr__`.
         names: names defined or imported at the top level.
+        imported_for: modules that it imports for words of a recipe alone, and the words (`IMPORTED_FOR`).
         unknown: lines that load a module or a file by a non-constant name.
         reads_beside: whether the code may read files beside it.
         reads_above: whether these may be anywhere in its package.
@@ -36,6 +43,7 @@ class Source:
     imports: tuple[str, ...]
     on_request: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
+    imported_for: tuple[tuple[str, frozenset[str]], ...] = ()
     unknown: tuple[int, ...] = ()
     reads_beside: bool = False
     reads_above: bool = False
@@ -58,6 +66,7 @@ def read_source(code: bytes, package: str) -> Source:
         tuple(dict.fromkeys([*_imports(eager, package), *called])),
         tuple(dict.fromkeys(name for node in lazy for name in _imports(node, package))),
         tuple(_top_level_names(tree)),
+        tuple(_imported_for(tree, package)),
         unknown,
         not BESIDE.isdisjoint(used),
         not ABOVE.isdisjoint(used),
@@ -107,13 +116,27 @@ def _imports(tree: ast.AST, package: str) -> Iterator[str]:
         elif isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            parts = package.split(".")
-            above = ".".join(parts[: len(parts) - node.level + 1]) if node.level else ""
-            module = ".".join(filter(None, (above, node.module)))
+            module = _absolute(node.module or "", node.level, package)
             yield module
             yield from (f"{module}.{alias.name}" for alias in node.names)
         else:
             yield from _imports(node, package)
+
+
+def _absolute(module: str, level: int, package: str) -> str:
+    """Return the full name of what `from ..module import` names in a module of `package`; `level` counts the dots."""
+    parts = package.split(".")
+    above = ".".join(parts[: len(parts) - level + 1]) if level else ""
+    return ".".join(filter(None, (above, module)))
+
+
+def _imported_for(tree: ast.Module, package: str) -> Iterator[tuple[str, frozenset[str]]]:
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and [_name(one) for one in node.targets] == [IMPORTED_FOR]:
+            with suppress(ValueError):  # no literal: every import counts
+                for module, words in ast.literal_eval(node.value).items():
+                    name = module.lstrip(".")
+                    yield _absolute(name, len(module) - len(name), package), frozenset(words)
 
 
 def _loaded_by_name(tree: ast.AST) -> tuple[list[str], tuple[int, ...]]:

@@ -5,7 +5,7 @@ import json
 import os
 import platform
 import sys
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable, Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from typing import Any
 from figura.base.errors import DISTRIBUTION, REPRO, UserError
 from figura.base.files import git, sha256
 from figura.base.manifest import MANIFEST, read_manifest
-from figura.pipeline.closure import code_of, declared_types, is_own
+from figura.pipeline.closure import code_for, is_own
 from figura.pipeline.lock import LOCK
 from figura.recipe.resolved import named_files, resolved
 from figura.recipe.schema import RESULT_SECTIONS, DatasetEntry, Recipe
@@ -43,9 +43,8 @@ def provenance(recipe: Recipe, modules: Iterable[str]) -> dict[str, str]:
     """
     entries = [*recipe.data.train.values(), *recipe.data.validation.values()]
     content = recipe.model_dump(include=set(RESULT_SECTIONS), by_alias=True)
-    types = [name for _, name in declared_types(content)]
     return {
-        "recipe": resolved(recipe), "code": code_version(modules, types),
+        "recipe": resolved(recipe), "code": code_version(modules, content),
         "packages": str(package_versions()), "data": data_version(_roots(entries)),
         "start": file_versions(path for _, path in named_files(recipe, RESULT_SECTIONS)),
         "environment": json.dumps(arithmetic_variables()),
@@ -63,9 +62,9 @@ def _roots(entries: Iterable[DatasetEntry]) -> list[str]:
     return [entry.arguments["root"] for entry in entries if "root" in entry.arguments]
 
 
-def code_version(modules: Iterable[str], types: Collection[str]) -> str:
-    """Return the digests of the files that `modules` and a recipe's `types` import, by path, as JSON."""
-    return json.dumps(code_of(modules, types).files, sort_keys=True)
+def code_version(modules: Iterable[str], content: Mapping[str, Any]) -> str:
+    """Return the digests of the files that `modules` import for a recipe's content, by path, as JSON."""
+    return json.dumps(code_for(modules, content).files, sort_keys=True)
 
 
 def package_versions() -> dict[str, str]:

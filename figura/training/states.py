@@ -21,7 +21,7 @@ from figura.base.errors import UserError, one_line
 from figura.base.manifest import MANIFEST
 from figura.interfaces import Callback
 from figura.pipeline.calls import experiment
-from figura.pipeline.closure import code_of, declared_types
+from figura.pipeline.closure import code_for, words_of
 from figura.recipe.dotted_keys import texts
 from figura.recipe.prefix import Prefixes, digest
 from figura.recipe.resolved import named_files, settings
@@ -80,7 +80,7 @@ class Sharing:
             "environment": known["environment"], "machine": folder.state.machine, "python": sys.version,
             "packages": sorted({one.name for path in map(Path, sys.path) for one in path.glob("*.dist-info")}),
         }  # fmt: skip
-        self._whole = code_of([TRAINER], [name for _, name in declared_types(content)])
+        self._whole = code_for([TRAINER], content)
         self._read_at = self._status()
         self._code: dict[frozenset[str], dict[str, Any]] = {}
         self._between: dict[int, Path] = {}  # at no knot
@@ -94,13 +94,13 @@ class Sharing:
         return [(status.st_mtime_ns, status.st_size) for status in map(Path.stat, self._whole.sources.values())]
 
     def _code_of(self, content: Mapping[str, Any]) -> dict[str, Any]:
-        types = frozenset(name for _, name in declared_types(content))
-        if types not in self._code:
-            code = code_of([TRAINER], types)
+        words = frozenset(words_of(content))
+        if words not in self._code:
+            code = code_for([TRAINER], content)
             if not code.files.items() <= self._whole.files.items():
                 raise UserError("code has changed since this training began")
-            self._code[types] = {"files": sorted(code.files.items()), "packages": sorted(code.packages.items())}
-        return self._code[types]
+            self._code[words] = {"files": sorted(code.files.items()), "packages": sorted(code.packages.items())}
+        return self._code[words]
 
     def _digest(self, content: Mapping[str, Any]) -> str:
         """Return the digest of all that the state after a prefix depends on. Raises UserError if code has changed."""

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from figura.base.errors import UserError
-from figura.pipeline.closure import code_of, module_of_type
+from figura.pipeline.closure import code_for, code_of, module_of_type
 from figura.pipeline.syntax import read_source
 
 FILES = {
@@ -218,6 +218,54 @@ def test_a_folder_may_be_called_like_a_function_that_is_imported(own: Path) -> N
 def test_what_a_package_imports_on_request_counts_for_those_who_ask(own: Path) -> None:
     assert code_of(["asks"]).files.keys() == {"asks.py", "lazy/__init__.py", "lazy/heavy.py"}
     assert code_of(["light"]).files.keys() == {"light.py", "lazy/__init__.py"}
+
+
+CHOOSES = """
+IMPORTED_FOR = {".near": ("near", "nearer"), "mine.far": ("far",)}
+class Chooses:
+    def __init__(self, name):
+        if name == "far":
+            from mine import far
+            far.chosen()
+        else:
+            from .near import chosen
+            chosen()
+"""
+
+
+def test_what_a_module_imports_for_words_of_a_recipe_counts_for_recipes_with_these_words(own: Path) -> None:
+    (own / "mine/chooses.py").write_text(CHOOSES)
+    for name in ("near", "far"):
+        (own / f"mine/{name}.py").write_text("def chosen():\n    pass\n")
+
+    def files(name: str) -> dict[str, str]:
+        settings = {"networks": {"one": {"type": "mine.chooses.Chooses", "of": [{"name": name}]}}}
+        return code_for([], settings).files
+
+    both = {"mine/chooses.py", "mine/near.py", "mine/far.py"}
+    assert files("nearer").keys() == both - {"mine/far.py"}
+    assert files("far").keys() == both - {"mine/near.py"}
+    assert files("neither").keys() == {"mine/chooses.py"}
+    assert code_of([], ["mine.chooses.Chooses"]).files.keys() == both  # of no recipe
+    before = files("far"), files("near")
+    (own / "mine/far.py").write_text("def chosen():\n    print()\n")
+    assert [one == other for one, other in zip(before, (files("far"), files("near")), strict=True)] == [False, True]
+    (own / "mine/chooses.py").write_text(CHOOSES.replace('("far",)', "FAR"))  # whose words are not known
+    assert files("neither").keys() == both
+
+
+@pytest.mark.parametrize(
+    ("kind", "counts"),
+    [
+        ("images.L1", False),
+        ("Muon", False),
+        ("torch.optim.Adam", False),  # no optimizer is adapted
+        ("torch.cat", True),
+        ("mine.losses.Wing", True),
+    ],
+)
+def test_adapters_of_parts_count_for_types_that_are_none_of_figuras_classes(own: Path, kind: str, counts: bool) -> None:
+    assert ("figura/engine/package_parts.py" in code_of(["figura.engine.build"], [kind]).files) == counts
 
 
 @pytest.mark.parametrize(

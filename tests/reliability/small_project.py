@@ -197,7 +197,7 @@ def _be_the_command(
         limit = address_space() + MEMORY
         resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        provenance.code_version = lambda modules, types: "the code that is tested"  # it may be edited meanwhile
+        provenance.code_version = lambda modules, content: "the code that is tested"  # it may be edited meanwhile
         prepare()
         status = exit_status.run(main, arguments)
     except SystemExit as error:  # of argparse

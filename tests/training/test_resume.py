@@ -185,7 +185,7 @@ def change(what, changes, data, monkeypatch):
     if what == "recipe":
         return changes | {"losses.square.weight": 0.75}
     if what == "code":
-        monkeypatch.setattr(provenance, "code_version", lambda modules, types: "changed")
+        monkeypatch.setattr(provenance, "code_version", lambda modules, content: "changed")
     elif what == "packages":
         monkeypatch.setattr(provenance, "package_versions", lambda: {"torch": "0.1"})
     elif what == "environment":
@@ -219,7 +219,7 @@ def test_refused_after_a_change_set_aside_and_begun_again(what, run, tmp_path, m
 def made_otherwise(run, monkeypatch, stop=9):
     """Kill a training of which only the text of its provenance differs from the next ones."""
     with monkeypatch.context() as patch:
-        patch.setattr(provenance, "code_version", lambda modules, types: "changed")
+        patch.setattr(provenance, "code_version", lambda modules, content: "changed")
         killed(run, BASE, stop=stop)
 
 
