@@ -1,6 +1,7 @@
 """The pose network: one backbone and composite heads on its feature map."""
 
 from collections.abc import Mapping
+from itertools import chain
 from typing import Annotated, Any, ClassVar
 
 import torch
@@ -17,20 +18,18 @@ from figura.recipe.types import checked_call
 from .argument_types import Positive, categories_from, skeleton_of
 from .efficientnet_lite import EfficientNetLite
 from .heads import LAYOUTS, CompositeHead, form
-from .resnet import STAGES, ResNet, SmallResNet
-from .shufflenet import DEPTHS, ShuffleNetV2K
-from .timm_backbone import TimmBackbone
 
 Settings = Mapping[str, Any]
 
-# name in a recipe -> class and implied arguments
-BACKBONES: dict[str, tuple[type[nn.Module], dict[str, int | str]]] = {
-    "small": (SmallResNet, {}),
-    **{f"resnet{depth}": (ResNet, {"depth": depth}) for depth in STAGES},
-    **{f"shufflenetv2k{depth}": (ShuffleNetV2K, {"depth": depth}) for depth in DEPTHS},
-    "efficientnet_lite0": (EfficientNetLite, {}),
-    "timm": (TimmBackbone, {}),
+IMPORTED_FOR = {
+    ".small_resnet": ("small",),
+    ".resnet": ("resnet18", "resnet34", "resnet50", "resnet101", "resnet152"),
+    ".shufflenet": ("shufflenetv2k16", "shufflenetv2k20", "shufflenetv2k30", "shufflenetv2k44", "shufflenetv2kx5"),
+    ".efficientnet_lite": ("efficientnet_lite0",),
+    ".timm_backbone": ("timm",),
 }
+"""The names of backbones by their module. A stage depends on those of its recipe (`figura.pipeline.syntax`)."""
+BACKBONES = tuple(chain.from_iterable(IMPORTED_FOR.values()))
 
 BATCH_EPS = 1e-3  # minimum of BatchNorm
 OTHER_EPS = 1e-4
@@ -111,8 +110,8 @@ class PoseNetwork(nn.Module):
         Raises:
             UserError: weights cannot be loaded.
         """
-        if isinstance(self.base_net, ResNet | EfficientNetLite | TimmBackbone):
-            self.base_net.load_pretrained()
+        if (load := getattr(self.base_net, "load_pretrained", None)) is not None:
+            load()
 
     def forward(self, image: Tensor, decode: bool = False) -> dict[str, Tensor]:
         """Map normalised images (N, 3, H, W) to head -> (N, fields, components, (H - 1) // s + 1, (W - 1) // s + 1).
@@ -160,12 +159,36 @@ def settle_norms(network: nn.Module, batch_eps: float = BATCH_EPS) -> None:
             module.eps = OTHER_EPS
 
 
+def backbone_of(name: str) -> tuple[type[nn.Module], dict[str, int | str]]:
+    """Return the class and the implied arguments of one of `BACKBONES`."""
+    if name == "small":
+        from .small_resnet import SmallResNet
+
+        return SmallResNet, {}
+    if name == "efficientnet_lite0":
+        from .efficientnet_lite import EfficientNetLite
+
+        return EfficientNetLite, {}
+    if name == "timm":
+        from .timm_backbone import TimmBackbone
+
+        return TimmBackbone, {}
+    if name.startswith("resnet"):
+        from .resnet import ResNet
+
+        return ResNet, {"depth": int(name.removeprefix("resnet"))}
+    from .shufflenet import ShuffleNetV2K
+
+    depth = name.removeprefix("shufflenetv2k")
+    return ShuffleNetV2K, {"depth": int(depth) if depth.isdigit() else depth}
+
+
 def _backbone(settings: Settings) -> nn.Module:
     name = settings.get("name")
     if name not in BACKBONES:
         allowed = ", ".join(BACKBONES)
         raise ValueError(f"backbone.name {name!r}{nearest(str(name), BACKBONES)}: one of {allowed} is needed")
-    kind, implied = BACKBONES[name]
+    kind, implied = backbone_of(name)
     options = {key: value for key, value in settings.items() if key != "name"}
     return checked_call(kind, options, "backbone", **implied)
 

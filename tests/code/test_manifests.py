@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,10 @@ LOADS = {
     "recipe = checked_for_metrics(read_yaml(Path({recipe!r})), Path({recipe!r}), {{'stride': 8}})",
     "pose_consistency": JUDGE,
 }
+BACKBONE = """
+from models.pose.pose_network import backbone_of
+backbone_of(recipe.networks['network'].arguments['backbone']['name'])
+"""
 LOSSES = """
 import torch
 from figura.engine.build import build_losses
@@ -88,6 +93,8 @@ def loading(instance: Instance) -> str:
         lines += ["import figura.launch.__main__, figura.launch.processes"]
     if instance.recipes:
         lines += [LOADS[name].format(recipe=str(instance.recipes[0]))]
+    if instance.name in ("train@pose", "eval-dump@pose") or name == "pose_consistency":  # whose networks need data
+        lines += [BACKBONE]
     if name in ("eval_dump", "pose_consistency"):
         lines += [LOSSES]
     return "\n".join([*lines, FORGOTTEN])
@@ -130,6 +137,35 @@ def test_an_edit_makes_the_datasets_of_its_kind_stale(
         for name in kinds
     }
     assert {name for name, code in codes.items() if f"figura/{file}" in code.files} == stale
+
+
+BACKBONES = {"small_resnet", "resnet", "shufflenet", "efficientnet_lite", "timm_backbone"}
+"""The modules in models/pose."""
+
+
+@pytest.mark.parametrize(
+    ("name", "named"),
+    [
+        ("small", {"small_resnet"}),
+        ("resnet50", {"resnet", "small_resnet"}),  # of the same blocks
+        ("shufflenetv2k16", {"shufflenet"}),
+        ("efficientnet_lite0", {"efficientnet_lite"}),
+        ("timm", {"timm_backbone", "resnet", "small_resnet"}),
+    ],
+)
+@pytest.mark.parametrize("stage", ["train", "eval-dump"])
+def test_a_stage_depends_on_the_backbone_that_its_recipe_names(
+    stage: str, name: str, named: set[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe = read_yaml(ROOT / "recipes/pose.yaml")
+    recipe["networks"]["network"]["backbone"] = {"name": name}
+    path = tmp_path / "pose.yaml"
+    path.write_text(json.dumps(recipe))
+    monkeypatch.chdir(ROOT)
+    given = next(one for one in INSTANCES if one.name == f"{stage}@pose")
+    command = tuple(str(path) if word.endswith(".yaml") else word for word in given.command)
+    files = code_of_instance(replace(given, command=command, params=()), []).files
+    assert {one for one in BACKBONES if f"models/pose/{one}.py" in files} == named
 
 
 def test_manifests_in_git_are_those_of_the_code() -> None:

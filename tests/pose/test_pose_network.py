@@ -16,8 +16,9 @@ from torch import nn
 from figura.base.errors import UserError
 from models.pose.heads import CompositeHead
 from models.pose.pose_network import PoseNetwork
-from models.pose.resnet import Residual, ResNet
+from models.pose.resnet import ResNet
 from models.pose.shufflenet import Unit, interleave
+from models.pose.small_resnet import Residual
 
 COMPONENTS = {"cif": 5, "caf": 8, "cifdet": 6}
 
