@@ -15,9 +15,9 @@ from .augmentation_settings import (
     InputTransforms,
     PairAugmentation,
 )
-from .further_transforms import transformed
 from .photometry import Image, Tone
 
+IMPORTED_FOR = {".further_transforms": ("further",)}
 Transform = TypeVar("Transform", bound=Chance)
 
 
@@ -72,8 +72,13 @@ def _moved(
         # 0 to 3 quarter turns; 0 or 2 for an image that is not square, to keep the size.
         turns = int(random.integers(4)) if height == width else 2 * int(random.integers(2))
         x, y = np.rot90(x, turns), np.rot90(y, turns)
-    moved = transformed({"x": x.copy(), "y": y.copy()}, both.further, random, label_maps)
-    return moved["x"], moved["y"]
+    x, y = x.copy(), y.copy()
+    if both.further:
+        from .further_transforms import transformed
+
+        moved = transformed({"x": x, "y": y}, both.further, random, label_maps)
+        x, y = moved["x"], moved["y"]
+    return x, y
 
 
 def _varied(image: Image, settings: InputTransforms, random: np.random.Generator) -> Image:
@@ -83,7 +88,11 @@ def _varied(image: Image, settings: InputTransforms, random: np.random.Generator
     if drawn(settings.greyscale, random):
         image = photometry.greyscale(image)
     image = compressed(image, settings.compression, random)
-    return transformed({"x": image}, settings.further, random)["x"]
+    if settings.further:
+        from .further_transforms import transformed
+
+        image = transformed({"x": image}, settings.further, random)["x"]
+    return image
 
 
 def _tones(jitter: ColourJitter, random: np.random.Generator) -> list[tuple[Tone, float]]:

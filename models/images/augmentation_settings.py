@@ -5,12 +5,16 @@ that a transform is applied. `further` are transforms of the package albumentati
 the others: `{bend: {type: albumentations.ElasticTransform, p: 0.5}}`.
 """
 
+from functools import partial
 from typing import Annotated, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from .further_transforms import ImageTransforms, Transforms
+from figura.recipe.schema import Declaration
+
 from .photometry import Codec
+
+IMPORTED_FOR = {".further_transforms": ("further",)}
 
 Number = TypeVar("Number", bound=float)
 
@@ -26,6 +30,18 @@ Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
 Factor = Annotated[float, Field(ge=0.0, le=10.0)]
 Turns = Annotated[float, Field(ge=-0.5, le=0.5)]
 Quality = Annotated[int, Field(ge=1, le=100)]
+
+
+def _checked(entries: dict[str, Declaration], one_image: bool) -> dict[str, Declaration]:
+    if entries:
+        from .further_transforms import check
+
+        check(entries, one_image)
+    return entries
+
+
+Transforms = Annotated[dict[str, Declaration], AfterValidator(partial(_checked, one_image=False))]
+ImageTransforms = Annotated[dict[str, Declaration], AfterValidator(partial(_checked, one_image=True))]
 
 
 class Section(BaseModel):

@@ -7,14 +7,13 @@ workers.
 import json
 import os
 from collections.abc import Collection, Mapping
-from functools import cache, partial
+from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import AfterValidator
 
 from figura.base.error_collector import ErrorCollector, NestedError
 from figura.base.errors import UserError, install
@@ -42,14 +41,9 @@ def _built(entries: Mapping[str, Declaration], slot: Slot) -> list[Any]:
     return built
 
 
-def _checked(entries: Entries, slot: Slot) -> Entries:
-    if entries:
-        _built(entries, slot)
-    return entries
-
-
-Transforms = Annotated[Entries, AfterValidator(partial(_checked, slot=ANY))]
-ImageTransforms = Annotated[Entries, AfterValidator(partial(_checked, slot=OF_AN_IMAGE))]
+def check(entries: Entries, one_image: bool) -> None:
+    """Check transforms, of which `one_image` allows those of one image alone. Raises ValueError."""
+    _built(entries, OF_AN_IMAGE if one_image else ANY)
 
 
 def transformed(
@@ -60,8 +54,6 @@ def transformed(
     Raises:
         UserError: a transform fails, or changes a size or the number of channels.
     """
-    if not entries:
-        return images
     plain = [name for name in images if name not in label_maps]
     first = next(iter(plain or images))  # albumentations wants something called `image`
     kinds = {name: "image" if name in plain else "mask" for name in images if name != first or not plain}

@@ -18,16 +18,11 @@ from figura.interfaces import Example, ExampleDataset
 from figura.recipe.types import checked_call
 
 from ..images.augmentation import augment
-from ..images.augmentation_settings import Chance, InputTransforms, Limits, PairAugmentation, Section
-from ..images.further_transforms import Entries, Transforms, transformed_with_points
+from ..images.augmentation_settings import Chance, InputTransforms, Limits, PairAugmentation, Section, Transforms
 from .affine import (
     MEAN_COLOUR,
     Geometry,
     Placement,
-    as_box,
-    as_corners,
-    corner_points,
-    enclosing,
     fit_to_multiple,
     fitted,
     random_padding_colour,
@@ -38,6 +33,7 @@ from .argument_types import Count, Deviations, Side, categories_from, skeleton_o
 from .encoders import Caf, Cif, CifDet
 from .scene_table import SceneTable, read_categories
 
+IMPORTED_FOR = {".moved_scenes": ("further",)}
 KINDS: dict[str, type[Cif] | type[Caf] | type[CifDet]] = {"cif": Cif, "caf": Caf, "cifdet": CifDet}
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
@@ -272,6 +268,8 @@ class Scenes(ExampleDataset):
             picture = _varied(picture, self.augmentation, random)
         placed = _placed(scene, placement, self.skeleton, self.augmentation.geometry if self.augmentation else None)
         if self.augmentation is not None and self.augmentation.further:
+            from .moved_scenes import moved_scene
+
             entries = self.augmentation.further
             picture, placed, placement = moved_scene(picture, placed, placement, entries, self.skeleton, random)
         people = placed.where(placed.categories == self.table.person_field)
@@ -331,29 +329,3 @@ def _placed(scene: Annotations, placement: Placement, skeleton: Skeleton, geomet
     if geometry.ignore_cut is not None:
         crowd |= left <= geometry.ignore_cut
     return replace(scene, boxes=shown, crowd=crowd).where(left > 0)
-
-
-def moved_scene(
-    picture: NDArray[np.uint8], placed: Annotations, placement: Placement, entries: Entries, skeleton: Skeleton,
-    random: np.random.Generator,
-) -> tuple[NDArray[np.uint8], Annotations, Placement]:  # fmt: skip
-    """Transform a picture and its annotations by albumentations, and drop those that are then outside.
-
-    Boxes and the valid area become the upright boxes around their corners. Left and right joints are swapped if the
-    transform mirrors, which three points at the middle tell. The result's `to_original` is that of before.
-    """
-    height, width = picture.shape[:2]
-    compass = np.array([width / 2, height / 2]) + np.array([(0.0, 0.0), (width / 4, 0.0), (0.0, height / 4)])
-    corners = as_corners(np.concatenate([placed.boxes, placement.valid_area[None]]))
-    parts = [placed.keypoints[..., :2].reshape(-1, 2).astype(np.float64), corner_points(corners).reshape(-1, 2)]
-    picture, moved = transformed_with_points(picture, np.concatenate([*parts, compass]), entries, random)
-    joints, rectangles, (origin, right, down) = np.split(moved, np.cumsum([len(part) for part in parts]))
-    keypoints = placed.keypoints.copy()
-    keypoints[..., :2] = joints.reshape((*keypoints.shape[:2], 2))
-    if np.linalg.det([right - origin, down - origin]) < 0 and keypoints.shape[1]:
-        keypoints = keypoints[:, skeleton.flip]
-    corners = enclosing(rectangles.reshape(-1, 4, 2))
-    placement = replace(placement, corners=np.clip(corners[-1], 0.0, [width - 1, height - 1] * 2))
-    shown = placement.shown(as_box(corners[:-1]))
-    placed = replace(placed, keypoints=keypoints, boxes=shown)
-    return picture, placed.where(shown[:, 2:].prod(axis=1) > 0), placement
