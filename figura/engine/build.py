@@ -1,5 +1,6 @@
 """Build a checked recipe: accelerator, batches, networks, averages, losses, steps, callbacks."""
 
+import os
 import re
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
@@ -40,6 +41,8 @@ from figura.recipe.types import (
 from figura.schedules import Constant
 
 Split = Literal["train", "validation", "evaluate"]
+CUBLAS = {"CUBLAS_WORKSPACE_CONFIG": ":4096:8"}
+"""cuBLAS is deterministic only with a workspace of fixed size: its documentation, "Results reproducibility"."""
 # How long a rank waits for another, which may be scoring a dump. If a rank dies, the launcher kills the others at once.
 PATIENCE = timedelta(hours=2)
 
@@ -205,6 +208,7 @@ def make_accelerator(recipe: Recipe, run: Path | None = None) -> Accelerator:
             check_precision(recipe.train.precision)
         except UserError as error:
             raise UserError(f"{recipe.path}: {error}") from None
+    os.environ |= CUBLAS | os.environ  # before PyTorch begins with cuBLAS
     return Accelerator(
         cpu=not torch.accelerator.is_available(),  # without a GPU, the process group is only set up if this is set
         mixed_precision=recipe.train.precision,

@@ -15,7 +15,6 @@ The command is the same everywhere, so a change of hardware changes nothing that
 - Threads of a CPU wait for each other many times a step. With libgomp's default they spin for milliseconds before they
   sleep, and beside other busy processes take the time in which the thread that they wait for could run. They spin for
   less here, unless the caller has set a wait policy (docs/speed.md).
-- cuBLAS is deterministic only with a workspace of fixed size.
 
 Environment variables that the caller has set stay as they are.
 
@@ -46,7 +45,6 @@ ALLOCATOR = {
 }
 MALLOPT = {"MALLOC_MMAP_THRESHOLD_": -3, "MALLOC_TRIM_THRESHOLD_": -1, "MALLOC_TOP_PAD_": -2}  # from <malloc.h>
 SPIN = {"GOMP_SPINCOUNT": "1000"}
-CUBLAS = {"CUBLAS_WORKSPACE_CONFIG": ":4096:8"}  # from cuBLAS' documentation, "Results reproducibility"
 PROCESSES = "FIGURA_PROCESSES"
 MOST = 256  # processes on a machine
 DRIVERS = ("/proc/driver/nvidia", "/dev/nvidiactl", "/dev/dxg", "/dev/kfd")  # NVIDIA (two), NVIDIA in WSL, AMD
@@ -88,7 +86,7 @@ def start_here(arguments: list[str], held: ExitStack) -> int:
     if stage == "train" and rest and count > 1 and not os.environ.get(PROCESSES):
         machines = 1 if meeting is None else slurm.place(os.environ)[1]
         count, why = fitting_count(count, machines, Path(rest[0]))
-    chosen = allocator() | threads(count, cores) | (CUBLAS if available else {})
+    chosen = allocator() | threads(count, cores)
     chosen = {name: value for name, value in chosen.items() if name not in os.environ}
     several = [f"{count} processes{why}"] if count > 1 or why else []
     several += [f"GPU {device}" for device in devices]

@@ -42,11 +42,6 @@ class Instance:
         return f"stages.{rest[0]}" if module == LAUNCH and rest else module
 
     @property
-    def modules(self) -> list[str]:
-        """The modules run by its command."""
-        return [*filter(None, [self.script]), *([f"{LAUNCH}.__main__"] if LAUNCH in self.command else [])]
-
-    @property
     def recipes(self) -> list[Path]:
         """The params files in its command."""
         return [Path(word) for word in self.command if word.endswith((".yaml", ".yml"))]

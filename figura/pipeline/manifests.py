@@ -127,7 +127,7 @@ def code_of_instance(instance: "Instance", others: list["Instance"], params: set
         if isinstance(value, dict) and "kind" in value
     ]
     types = [name for section in read for _, name in declared_types(section)]
-    return code_of([*instance.modules, *kinds], types, set(words_of([*read, *settings])))
+    return code_of([instance.script, *kinds], types, set(words_of([*read, *settings])))
 
 
 def order_of(instance: "Instance", params: set[Path]) -> dict[str, list[str]]:

@@ -89,8 +89,6 @@ def loading(instance: Instance) -> str:
     if name == "prepare":
         lines += ["from figura.preparation.prepare import KINDS"]
         lines += [f"importlib.import_module(KINDS + '.' + read_dataset({instance.command[-1]!r}).kind)"]
-    if "figura.launch" in instance.command:
-        lines += ["import figura.launch.__main__, figura.launch.processes"]
     if instance.recipes:
         lines += [LOADS[name].format(recipe=str(instance.recipes[0]))]
     if instance.name in ("train@pose", "eval-dump@pose") or name == "pose_consistency":  # whose networks need data

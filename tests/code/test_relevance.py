@@ -15,10 +15,11 @@ from figura.pipeline.relevance import WITHOUT_EFFECT
 
 ROOT = Path(__file__).parents[2]
 STAGES = """
-from stages import eval_dump, metrics, prepare, train
+from figura import launch
+from stages import metrics, prepare
 prepare.main(["people"])
-train.main(["toy.yaml", "run"])
-eval_dump.main(["toy.yaml", "run"])
+assert launch.main(["train", "toy.yaml", "run"]) == 0
+assert launch.main(["eval_dump", "toy.yaml", "run"]) == 0
 metrics.main(["toy.yaml", "run", "metrics.json", "plots"])
 from models.people.persons import Persons
 from pathlib import Path
@@ -30,9 +31,8 @@ Path("persons.txt").write_text(f"{persons.ids.tolist()} {persons.boxes.tolist()}
 """
 CORRUPTED = f"import corrupted\ncorrupted.install()\n{STAGES}\nprint('used:', *sorted(corrupted.called))"
 RESULTS = ("data/prepared/people", "run/model", "run/history", "run/dump", "metrics.json", "plots", "persons.txt")
-NOT_USED = {"figura.launch.devices", "figura.launch.processes", "figura.launch.slurm",
-            "figura.base.exit_status", "figura.recipe.other_systems"}  # fmt: skip
-"""They start a stage, end it, or word an error of a recipe."""
+NOT_USED = {"figura.base.exit_status", "figura.recipe.other_systems"}
+"""They end a stage, or word an error of a recipe."""
 
 
 def results(folder: Path, code: str) -> tuple[dict[str, bytes], str]:
@@ -45,9 +45,12 @@ def results(folder: Path, code: str) -> tuple[dict[str, bytes], str]:
     (folder / "data").mkdir()
     (folder / "data/params.yaml").write_text(json.dumps({"datasets": {"people": people}}))
     (folder / "toy.yaml").write_text(json.dumps(toy.changed({"train.ema": None, "runtime.timing": False}, toy.gan())))
+    inherited = {key: value for key, value in os.environ.items() if not key.startswith("SLURM_")}
+    here = {"LD_PRELOAD": "", "FIGURA_PROCESSES": "1", "FIGURA_CORES": "", "FIGURA_DEVICES": ""}
+    # the launcher then runs stages in its own process
     paths = os.pathsep.join(map(str, (ROOT, ROOT / "tests", Path(__file__).parent)))
     done = subprocess.run(
-        [sys.executable, "-c", code], cwd=folder, env=os.environ | {"PYTHONPATH": paths}, capture_output=True,
+        [sys.executable, "-c", code], cwd=folder, env=inherited | here | {"PYTHONPATH": paths}, capture_output=True,
         text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr

@@ -13,7 +13,6 @@ from typing import Any
 
 from figura.base.errors import UserError, one_line
 from figura.base.files import git, write_text
-from figura.launch import CUBLAS
 from figura.pipeline.calls import PREFIX
 from figura.pipeline.causes import commits_with
 from figura.pipeline.lock import LOCK
@@ -33,6 +32,8 @@ class Side:
 
     def run(self, stage: str, calls: list[dict[str, Any]], folder: Path, processes: int = 1, **job: Any) -> None:
         """Run calls of a stage (probe.py). Raises UserError with the error of one that fails."""
+        from figura.engine.build import CUBLAS  # imports PyTorch; earlier code had it from the launcher
+
         path = os.pathsep.join(filter(None, [str(self.root), os.environ.get("PYTHONPATH")]))
         inherited = {key: value for key, value in os.environ.items() if not key.startswith(PREFIX)}
         environment = CUBLAS | inherited | {"PYTHONPATH": path, "FIGURA_RESUME_ANYWAY": "1", SWITCH: "off"}
