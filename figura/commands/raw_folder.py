@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from figura.base.errors import UserError
-from figura.base.pictures import SUFFIXES, VIDEOS, picture_facts, picture_files
+from figura.base.pictures import SUFFIXES, VIDEOS, picture_files
+from figura.base.raw_pictures import picture_facts
 from figura.base.sampling import evenly_spaced
 from figura.formats.coco import read_pairs, read_records
 from figura.formats.exports import open_export

@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from figura.base.errors import UserError
 from figura.base.files import read_bytes, real_path
-from figura.base.pictures import LARGEST, SUFFIXES, Reading, decode_raw
+from figura.base.pictures import SUFFIXES
+from figura.base.raw_pictures import LARGEST, Reading, decode_raw
 
 LAYOUTS = f"A|B images ({', '.join(SUFFIXES)}), or the folders a and b with files of the same names"
 

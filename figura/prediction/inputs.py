@@ -15,17 +15,8 @@ from PIL import Image
 
 from figura.base.errors import UserError
 from figura.base.files import open_regular, read_bytes, short_name
-from figura.base.pictures import (
-    LARGEST,
-    SUFFIXES,
-    VIDEOS,
-    Pixels,
-    Reading,
-    decode_raw,
-    left_out_line,
-    picture_files,
-    read_upright,
-)
+from figura.base.pictures import SUFFIXES, VIDEOS, Pixels, left_out_line, picture_files
+from figura.base.raw_pictures import LARGEST, Reading, decode_raw, read_upright
 from figura.interfaces import Example
 from figura.prediction.video import no_stderr
 

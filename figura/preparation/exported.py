@@ -8,7 +8,8 @@ from typing import Any
 from tqdm import tqdm
 
 from figura.base.errors import UserError
-from figura.base.pictures import Orientation, picture_files
+from figura.base.pictures import picture_files
+from figura.base.raw_pictures import Orientation
 from figura.formats.coco import Spool, write_coco
 from figura.formats.exports import Export
 from figura.formats.records import Size, UnusableError

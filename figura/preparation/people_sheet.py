@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from figura.base.errors import one_line
-from figura.base.pictures import read_picture, write_png
+from figura.base.pictures import write_png
+from figura.base.raw_pictures import read_picture
 from figura.formats.skeletons import Side, Skeleton, side_of
 
 COLUMNS = 4

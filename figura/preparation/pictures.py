@@ -5,7 +5,7 @@ from pathlib import Path
 
 from figura.base.errors import UserError
 from figura.base.files import real_path
-from figura.base.pictures import Orientation, picture_facts
+from figura.base.raw_pictures import Orientation, picture_facts
 from figura.formats.records import Size, UnusableError
 
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
 from figura.base.errors import nearest
-from figura.base.pictures import Orientation
+from figura.base.raw_pictures import Orientation
 from figura.formats.keypoint_sets import SETS
 from figura.formats.prepared import OTHERS
 from figura.preparation.splits import TRAIN, VALIDATION

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from figura.base.errors import UserError
-from figura.base.pictures import Reading, picture_files, store_picture
+from figura.base.pictures import picture_files
+from figura.base.raw_pictures import Reading, store_picture
 from figura.formats.pair_files import split_folders
 from figura.formats.records import UnusableError
 from figura.preparation.outcome import Repairs

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from figura.base.errors import UserError
 from figura.base.files import write_bytes
-from figura.base.pictures import encode_jpeg, read_picture, write_png
+from figura.base.pictures import encode_jpeg, write_png
+from figura.base.raw_pictures import read_picture
 from figura.dump import Dump
 
 Pixels = NDArray[np.uint8]

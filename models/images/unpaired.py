@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from figura.base.errors import UserError
-from figura.base.pictures import SUFFIXES, decode_raw
+from figura.base.pictures import SUFFIXES
+from figura.base.raw_pictures import decode_raw
 from figura.formats.prepared import Manifest, without_split
 from figura.interfaces import Example, ExampleDataset
 

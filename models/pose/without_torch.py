@@ -141,7 +141,7 @@ class Finder:
 
         Returns the network's input, float32 (1, 3, rows, columns), and the map (2, 3) of its pixels to the photo's.
         """
-        from figura.base.pictures import read_picture
+        from figura.base.raw_pictures import read_picture
 
         from .affine import MEAN_COLOUR, fit_to_multiple
 

@@ -6,7 +6,7 @@ from typing import Literal
 import numpy as np
 
 from figura.base.errors import UserError
-from figura.base.pictures import decode_raw
+from figura.base.raw_pictures import decode_raw
 
 from ..images.argument_types import Count
 from ..images.augmentation import augment

@@ -8,7 +8,8 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from figura.base.errors import UserError
-from figura.base.pictures import SUFFIXES, Facts, decode_raw, picture_facts
+from figura.base.pictures import SUFFIXES
+from figura.base.raw_pictures import Facts, decode_raw, picture_facts
 from figura.formats.prepared import Manifest, without_split
 from figura.interfaces import Example, ExampleDataset
 

@@ -22,7 +22,7 @@ from torch import nn
 from figura.base.errors import UserError
 from figura.base.file_kinds import unread_kind
 from figura.base.files import read_json
-from figura.base.pictures import picture_facts, read_picture
+from figura.base.raw_pictures import picture_facts, read_picture
 from figura.base.yaml12 import read_yaml
 from figura.engine.weights import load_weights
 from figura.formats.coco import read_head

@@ -11,18 +11,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from figura.base import pictures
+from figura.base import raw_pictures
 from figura.base.errors import UserError
-from figura.base.pictures import (
-    decode_bgr,
-    decode_picture,
-    decode_raw,
-    picture_facts,
-    read_picture,
-    read_upright,
-    store_picture,
-    write_png,
-)
+from figura.base.pictures import decode_bgr, decode_picture, write_png
+from figura.base.raw_pictures import decode_raw, picture_facts, read_picture, read_upright, store_picture
 
 ROW = np.array([[[10, 20, 30], [40, 50, 60], [70, 80, 90]], [[1, 2, 3], [4, 5, 6], [7, 8, 9]]], np.uint8)
 """Two rows of three pixels."""
@@ -78,7 +70,7 @@ def test_orientation(orientation, form, tmp_path):
         reading = decode_raw(content, HERE, asked)
         middles = reading.pixels[8::16, 8::16].astype(int)
         assert np.abs(middles - np.array(shown)[..., None]).max() <= 2
-        kind = pictures.TURNED if asked == "upright" else pictures.NOT_TURNED
+        kind = raw_pictures.TURNED if asked == "upright" else raw_pictures.NOT_TURNED
         assert (kind in reading.done) == (orientation > 1)
         assert reading.plain == (orientation == 1 and form not in ("TIFF", "AVIF"))
     with Image.open(path) as image:
@@ -145,7 +137,7 @@ COMPOSED = [255, 127, 0, 244]  # 0 a + 255 (1 - a) for black, and 200 0.2 + 255 
 UPPER = [0, 0, 1, 156, 255]
 INKS = [one for one in (255, 0, [0, 255, 255]) for _ in range(16)]
 EXACT = {"lossless": True, "exact": True}
-WHITE, DEPTH, PNG = pictures.ON_WHITE, pictures.DEEP, pictures.REWRITTEN
+WHITE, DEPTH, PNG = raw_pictures.ON_WHITE, raw_pictures.DEEP, raw_pictures.REWRITTEN
 KINDS = {  # the content, what a person sees of its first row, what was done, by how much a colour may be off
     "RGBA": (encoded(transparent("RGBA")), COMPOSED, [WHITE], 0),
     "grey and alpha": (encoded(transparent("LA")), COMPOSED, [WHITE], 0),
@@ -171,12 +163,12 @@ KINDS = {  # the content, what a person sees of its first row, what was done, by
         [1, 255, 2], [WHITE, DEPTH], 0),
     "1 bit": (encoded(Image.fromarray(np.array([[True, False]]))), [255, 0], [], 0),
     "2 bits": (png_of_width(png(np.array([[0b00011011]], np.uint8), 2, 0), 4), [0, 85, 170, 255], [], 0),
-    "CMYK": (inks("JPEG", quality=100, subsampling=0), INKS, [pictures.CONVERTED], 4),
-    "CMYK of TIFF": (inks("TIFF"), INKS, [pictures.CONVERTED, PNG], 4),
-    "GIF of two": (frames("GIF"), [[255, 0, 0]] * 4, [pictures.FIRST, PNG], 2),
-    "PNG of two": (frames("PNG"), [[255, 0, 0]] * 4, [pictures.FIRST], 2),
-    "WebP of two": (frames("WEBP", lossless=True), [[255, 0, 0]] * 4, [pictures.FIRST], 2),
-    "TIFF of two": (frames("TIFF"), [[255, 0, 0]] * 4, [pictures.FIRST, PNG], 2),
+    "CMYK": (inks("JPEG", quality=100, subsampling=0), INKS, [raw_pictures.CONVERTED], 4),
+    "CMYK of TIFF": (inks("TIFF"), INKS, [raw_pictures.CONVERTED, PNG], 4),
+    "GIF of two": (frames("GIF"), [[255, 0, 0]] * 4, [raw_pictures.FIRST, PNG], 2),
+    "PNG of two": (frames("PNG"), [[255, 0, 0]] * 4, [raw_pictures.FIRST], 2),
+    "WebP of two": (frames("WEBP", lossless=True), [[255, 0, 0]] * 4, [raw_pictures.FIRST], 2),
+    "TIFF of two": (frames("TIFF"), [[255, 0, 0]] * 4, [raw_pictures.FIRST, PNG], 2),
     "MPO of two": (frames("MPO"), [[255, 0, 0]] * 4, [], 2),
 }  # fmt: skip
 
@@ -198,7 +190,7 @@ def test_every_kind_is_read_to_what_a_person_sees(kind):
 def test_sixteen_bits_of_low_values_are_doubted(last, level):
     for content in (encoded(Image.fromarray(np.array([[0, last]], np.uint16))),
                     cv2.imencode(".tif", np.array([[[0] * 3, [last] * 3]], np.uint16))[1].tobytes()):  # fmt: skip
-        suspicions = {} if level is None else {pictures.DARK: f": its maximum is {level} of 255"}
+        suspicions = {} if level is None else {raw_pictures.DARK: f": its maximum is {level} of 255"}
         assert decode_raw(content, HERE).suspicions == suspicions
 
 

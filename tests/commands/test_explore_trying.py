@@ -15,7 +15,8 @@ from trials_by_hand import PALETTE, PEOPLE, write_project, write_run
 
 import figura
 from figura.base.errors import UserError
-from figura.base.pictures import encode_jpeg, encode_png, read_picture, shrunk
+from figura.base.pictures import encode_jpeg, encode_png, shrunk
+from figura.base.raw_pictures import read_picture
 from figura.commands.explore.cache import Cache
 from figura.commands.explore.try_photos import offered, photo_results
 from figura.commands.explore.trying import read_recipes, recipes_on, uploaded_picture, validation_dataset

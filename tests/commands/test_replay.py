@@ -11,7 +11,7 @@ from torch import nn
 from trainings import QUIET, contents, history, trained
 
 from figura.base.errors import UserError
-from figura.base.pictures import read_picture
+from figura.base.raw_pictures import read_picture
 from figura.base.yaml12 import read_yaml
 from figura.commands.replay import main
 from figura.commands.replayed import replayed

@@ -10,7 +10,8 @@ from dumps_by_hand import sealed
 from people_by_hand import AREA, SIGMA, SKELETON, dump, oks, person, pose
 
 from figura.base.errors import UserError
-from figura.base.pictures import read_picture, write_png
+from figura.base.pictures import write_png
+from figura.base.raw_pictures import read_picture
 from figura.dump import Dump
 from figura.report.interfaces import Bootstrap, NotApplicableError
 from models.pose.consistency import PoseConsistency, PoseSheet

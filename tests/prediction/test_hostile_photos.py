@@ -15,7 +15,7 @@ from PIL import Image
 
 import figura
 from figura.base.exit_status import run
-from figura.base.pictures import DARK
+from figura.base.raw_pictures import DARK
 from figura.commands.predict import main
 from figura.prediction.inputs import Photo
 from figura.prediction.runner import Runner

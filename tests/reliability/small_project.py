@@ -27,7 +27,8 @@ from pipeline.project import Project, made_once, shared_by_workers
 from pipeline.tiny_settings import tiny
 
 from figura.base import exit_status
-from figura.base.pictures import decode_raw, write_png
+from figura.base.pictures import write_png
+from figura.base.raw_pictures import decode_raw
 from figura.base.yaml12 import to_yaml
 from figura.training import provenance
 from figura.training.trainer import Trainer

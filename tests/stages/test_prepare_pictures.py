@@ -10,7 +10,7 @@ from PIL import Image
 from prepared_files import content, rows, write_entry, write_picture
 
 from figura.base.exit_status import run
-from figura.base.pictures import read_picture
+from figura.base.raw_pictures import read_picture
 from figura.prediction.inputs import Photo
 from models.images.pairs import ImagePairs
 from models.images.photos import Photos

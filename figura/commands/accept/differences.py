@@ -17,7 +17,7 @@ from torch import Tensor
 from figura.base.checksums import SUMS
 from figura.base.files import read_json, read_rows
 from figura.base.lock import NAME
-from figura.base.pictures import read_picture
+from figura.base.raw_pictures import read_picture
 
 NUMBER = re.compile(r"-?\d+(\.\d*)?(e[+-]?\d+)?")
 DIGEST = re.compile(r"[0-9a-f]{64}")

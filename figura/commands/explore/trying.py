@@ -12,7 +12,8 @@ import torch
 import figura
 from figura.base.error_collector import ErrorCollector
 from figura.base.errors import REPRO, UserError
-from figura.base.pictures import SUFFIXES, Pixels, decode_raw
+from figura.base.pictures import SUFFIXES, Pixels
+from figura.base.raw_pictures import decode_raw
 from figura.base.yaml12 import read_yaml
 from figura.commands.explore.cache import CACHE, manifests
 from figura.interfaces import ExampleDataset
