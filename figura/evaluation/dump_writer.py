@@ -17,7 +17,7 @@ from typing import Any, Self
 from accelerate import Accelerator
 from torch import Tensor
 
-from figura.base.archives import ArchiveWriter
+from figura.base.archive_writer import ArchiveWriter
 from figura.base.checksums import SUMS, sum_lines
 from figura.base.distributed import raise_on_all_ranks
 from figura.dump import (

@@ -1,4 +1,4 @@
-"""The COCO keypoint format: names, and streaming reader and writer of its JSON.
+"""The COCO keypoint format: names, and a streaming reader of its JSON.
 
 Source of names, order and skeleton: the `person` category of COCO 2017 (`person_keypoints_*.json`). Files of other
 categories with `keypoints` and `skeleton` have the same format, with other joints.
@@ -9,20 +9,17 @@ to evaluate appearance transfer; a person without it is a separate identity. `pa
 """
 
 import json
-import tempfile
-from array import array
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from io import TextIOWrapper
 from pathlib import Path
 from typing import Any, Self
 
-import numpy as np
 import orjson
 
 from figura.base.errors import UserError
 from figura.base.file_kinds import HEAD, kind_of
-from figura.base.files import open_regular, replacing
+from figura.base.files import open_regular
 from figura.formats.records import whole_number
 
 KEYPOINTS = (
@@ -285,52 +282,3 @@ def check_keypoints(path: Path, category: dict[str, Any]) -> None:
             f"{path}: categories: {category.get('name')}: keypoints: found {str(joints)[:200]}; expected two or more "
             "names, each once"
         )
-
-
-def to_json(value: Any, strict: bool = True) -> str:
-    """Return canonical JSON: compact, sorted keys, ASCII; raises ValueError for NaN and infinity if `strict`."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=not strict)
-
-
-class Spool:
-    """Sorts records by id in a temporary file below `folder`; memory holds three integers per record."""
-
-    def __init__(self, folder: Path) -> None:
-        self.file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115  # closed by __exit__
-        self.ids, self.starts, self.lengths = array("q"), array("q"), array("q")
-        self.end = 0
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.file.close()
-
-    def add(self, record: dict[str, Any], strict: bool = True) -> None:
-        """Add a record with an integer `id`; raises ValueError for NaN or infinity if `strict`."""
-        line = to_json(record, strict).encode()
-        self.ids.append(record["id"])
-        self.starts.append(self.end)
-        self.lengths.append(len(line))
-        self.end += self.file.write(line)
-
-    def lines(self) -> Iterator[bytes]:
-        """Yield the records as JSON, sorted by id. Add no records afterwards."""
-        at = -1
-        for place in np.argsort(np.asarray(self.ids, dtype=np.int64), kind="stable").tolist():
-            if at != self.starts[place]:  # a seek would drop what is buffered
-                self.file.seek(self.starts[place])
-            yield self.file.read(self.lengths[place])
-            at = self.starts[place] + self.lengths[place]
-
-
-def write_coco(path: Path, head: dict[str, Any], *records: Iterable[bytes]) -> None:
-    """Write a COCO file atomically: `head`, then images, and annotations if any, in the same order, one per line."""
-    with replacing(path) as temporary, temporary.open("wb") as file:
-        file.write(to_json(head).encode()[:-1])
-        for section, lines in zip(RECORDS, records, strict=False):
-            file.write(f'{"," if head or section != RECORDS[0] else ""}"{section}":['.encode())
-            for number, line in enumerate(lines):
-                file.write((b",\n" if number else b"\n") + line)
-            file.write(b"]")
-        file.write(b"}\n")

@@ -10,7 +10,7 @@ from tqdm import tqdm
 from figura.base.errors import UserError
 from figura.base.pictures import picture_files
 from figura.base.raw_pictures import Orientation
-from figura.formats.coco import Spool, write_coco
+from figura.formats.coco_writer import Spool, write_coco
 from figura.formats.exports import Export
 from figura.formats.records import Size, UnusableError
 from figura.preparation.matching import Joints, check_size

@@ -11,7 +11,7 @@ from itertools import combinations, groupby
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Self
 
-from figura.base.archives import ArchiveWriter
+from figura.base.archive_writer import ArchiveWriter
 from figura.base.files import replacing, write_text
 from figura.base.manifest import MANIFEST
 from figura.base.pictures import left_out_line

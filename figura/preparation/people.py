@@ -16,7 +16,8 @@ from tqdm import tqdm
 from figura.base.errors import UserError
 from figura.base.files import write_text
 from figura.base.raw_pictures import store_picture
-from figura.formats.coco import KEYPOINTS, RECORDS, Spool, read_head, read_records, to_json, write_coco
+from figura.formats.coco import KEYPOINTS, RECORDS, read_head, read_records
+from figura.formats.coco_writer import Spool, to_json, write_coco
 from figura.formats.normalise import (
     AS_COCO,
     AS_TEXT,

@@ -10,7 +10,8 @@ import cv2
 import numpy as np
 from pycocotools import mask as rle
 
-from figura.formats.coco import KEYPOINTS, PERSON, SKELETON, write_coco
+from figura.formats.coco import KEYPOINTS, PERSON, SKELETON
+from figura.formats.coco_writer import write_coco
 from figura.synthetic.canvas import Cloth, cloth_of, instance_of
 from figura.synthetic.objects import WIDTHS
 from figura.synthetic.processes import in_processes

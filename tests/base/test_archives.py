@@ -11,8 +11,9 @@ from hashlib import sha256
 import numpy as np
 import pytest
 
-from figura.base import archives
-from figura.base.archives import ArchiveReader, ArchiveWriter
+from figura.base import archive_writer
+from figura.base.archive_writer import ArchiveWriter
+from figura.base.archives import ArchiveReader
 from figura.base.errors import UserError
 
 MEMBERS = {f"a/{index:06d}.png": np.random.default_rng(index).bytes(40) for index in range(50)}
@@ -28,7 +29,7 @@ def written(folder, members=MEMBERS):
 
 
 def test_archives_are_cut_at_a_size_and_have_the_same_bytes_again(tmp_path, monkeypatch):
-    monkeypatch.setattr(archives, "MOST", 800)  # 20 members of 40 bytes
+    monkeypatch.setattr(archive_writer, "MOST", 800)  # 20 members of 40 bytes
     sums, other = (written(tmp_path / name) for name in "xy")
     assert sums == other
     assert [*sums] == ["a.b.zip", "a.b.2.zip", "a.b.3.zip"]
@@ -120,7 +121,7 @@ def test_archives_of_others(content, reason, tmp_path):
 FULL = """
 import resource, signal, sys
 from pathlib import Path
-from figura.base.archives import ArchiveWriter
+from figura.base.archive_writer import ArchiveWriter
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
 writer = ArchiveWriter(Path(sys.argv[1]), "a.b")

@@ -8,10 +8,11 @@ from pycocotools.coco import COCO
 
 from figura.base.errors import UserError
 from figura.formats import coco
-from figura.formats.coco import KEYPOINTS, Spool, read_head, read_records, write_coco
+from figura.formats.coco import KEYPOINTS, read_head, read_records
+from figura.formats.coco_writer import Spool, write_coco
 from figura.formats.normalise import decode_runs
 from figura.formats.records import UnusableError, check_size
-from models.people.persons import image_fault
+from models.people.stored import image_fault
 from tests.real_people import REAL
 
 ANNOTATIONS = REAL / "annotations.json"
@@ -73,7 +74,7 @@ def test_written_records_are_parsed_many_at_once(tmp_path, monkeypatch, at_once)
     path, parsed = tmp_path / "a.json", []
     images = [{"file_name": f"{number}.jpg", "id": number} for number in range(50)]
     annotations = [{"id": number, "keypoints": [number] * (number % 7)} for number in range(80)]
-    coco.write_coco(path, {}, *([json.dumps(one).encode() for one in some] for some in (images, annotations)))
+    write_coco(path, {}, *([json.dumps(one).encode() for one in some] for some in (images, annotations)))
     monkeypatch.setattr(coco, "_AT_ONCE", at_once)
     monkeypatch.setattr(coco.orjson, "loads", lambda text: parsed.append(text) or json.loads(text))
     monkeypatch.setattr(coco.orjson, "JSONDecodeError", json.JSONDecodeError)

@@ -12,7 +12,8 @@ from drawn_scenes import CATEGORIES
 from pictures_by_hand import noise
 
 from figura.base.errors import UserError
-from figura.formats.coco import KEYPOINTS, write_coco
+from figura.formats.coco import KEYPOINTS
+from figura.formats.coco_writer import write_coco
 from figura.interfaces import Networks, State
 from figura.prediction.inputs import Photo
 from models.pose.decode.injectors import PhotoOverlays

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from prepared_files import content, write_entry, write_picture
 
-from figura.base import archives
+from figura.base import archive_writer
 from figura.base.errors import UserError
 from figura.formats.coco import KEYPOINTS
 from models.images.pairs import ImagePairs
@@ -92,7 +92,7 @@ def as_before():
 
 @pytest.mark.parametrize(("kind", "reader"), CASES)
 def test_archives_folders_and_processes_give_equal_examples(kind, reader, monkeypatch):
-    monkeypatch.setattr(archives, "MOST", 10_000)  # two pictures of noise
+    monkeypatch.setattr(archive_writer, "MOST", 10_000)  # two pictures of noise
     prepare(kind)
     parts = [path.name for path in ROOT.rglob("train*.zip")]
     assert {"train.zip", "train.2.zip"} < {*parts}
@@ -119,7 +119,7 @@ def test_archives_folders_and_processes_give_equal_examples(kind, reader, monkey
 @pytest.mark.parametrize("harm", [os.unlink, lambda path: path.write_bytes(path.read_bytes()[:-1])])
 @pytest.mark.parametrize(("kind", "reader"), CASES)
 def test_a_damaged_archive_is_told_before_the_first_example(kind, reader, harm, monkeypatch):
-    monkeypatch.setattr(archives, "MOST", 10_000)
+    monkeypatch.setattr(archive_writer, "MOST", 10_000)
     prepare(kind)
     path = next(ROOT.rglob("train.2.zip"))
     harm(path)
