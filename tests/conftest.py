@@ -18,7 +18,7 @@ from pipeline.project import made_once, shared_by_workers
 from real_people import prepare_real
 
 from figura.pipeline.closure import words_of
-from figura.training import provenance
+from figura.training import process_record, provenance
 
 # Slow files, the longest first. Those at places 2 and 3 need no finished project, which the first one makes.
 LONGEST = (
@@ -57,7 +57,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session", autouse=True)
 def one_code_version() -> Iterator[None]:
     """Edits while the tests run change no comparison of two runs; what is read for a provenance is read once."""
-    real, real_git, known = provenance.code_version, provenance.git, dict[object, str]()
+    real, real_git, known = provenance.code_version, process_record.git, dict[object, str]()
     git = cache(lambda folder, *arguments: real_git(*arguments))
 
     def code(modules: Iterable[str], content: Mapping[str, Any]) -> str:
@@ -68,7 +68,7 @@ def one_code_version() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(provenance, "code_version", code)
         patch.setattr(provenance, "package_versions", cache(provenance.package_versions))
-        patch.setattr(provenance, "git", lambda *arguments: git(Path.cwd(), *arguments))
+        patch.setattr(process_record, "git", lambda *arguments: git(Path.cwd(), *arguments))
         yield
 
 

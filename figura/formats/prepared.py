@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from figura.base.archives import ArchiveReader, archive_name
-from figura.base.errors import REPRO, UserError, nearest
+from figura.base.errors import REPRO, UserError
 from figura.base.files import read_bytes, read_json, sha256
 from figura.base.manifest import MANIFEST, advice_of, no_manifest, read_manifest
 from figura.base.pictures import picture_files
@@ -25,32 +25,6 @@ FACTS = "facts.json"
 REJECTED = "rejected.csv"
 OTHERS = ("facts", "images", "manifest", "plots", "rejected", "repaired", "statistics")
 """Names of the other content of a prepared dataset's folder."""
-
-
-def splits_of(root: Path) -> list[str]:
-    """Return the names of the splits in a prepared dataset, or of the subfolders of any folder; sorted."""
-    files = [path.stem for path in root.glob("*.json")]
-    splits = [name for name in files if name not in OTHERS and not name.startswith(".")]
-    if not splits and root.is_dir():
-        folders = {path.name for path in root.iterdir() if path.is_dir()}
-        archives = {path.stem for path in root.glob("*.zip") if "." not in path.stem}
-        splits = [name for name in folders | archives if name not in OTHERS]
-    return sorted(name for name in splits if not name.startswith("."))
-
-
-def without_split(root: Path, split: str) -> str:
-    """Return advice about a split missing in the folder `root`, for the end of an error."""
-    prepared = (root / MANIFEST).is_file()
-    if prepared and (splits := splits_of(root)):
-        return (
-            f"{root} has the splits {', '.join(splits)}{nearest(split, splits)}; bring {split!r} to "
-            f"`datasets.{root.name}` in data/params.yaml and run `{REPRO} prepare@{root.name}`"
-        )
-    others = sorted(path.parent.name for path in root.parent.glob(f"*/{MANIFEST}") if path.parent != root)
-    known = f"; {root.parent} has {', '.join(others)}{nearest(root.name, others)}" if others else ""
-    if root.is_dir() and not prepared:
-        return f"{root} is no prepared dataset, which has a {MANIFEST}{known}"
-    return f"run `{REPRO} prepare@{root.name}`{known}"
 
 
 def read_facts(root: Path) -> dict[str, Any]:

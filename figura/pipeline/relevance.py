@@ -11,6 +11,7 @@ WITHOUT_EFFECT = {
     "figura.base.lock": "keeps two processes out of one folder",
     "figura.engine.signals": "stops a training on a signal; it resumes",
     "figura.formats.person_check": "checks a copy of an annotation",
+    "figura.formats.split_advice": "words the advice about a missing split",
     "figura.launch": "starts a stage: how many processes, on which machines, GPUs and cores, with which allocator",
     "figura.live": "watches a training",
     "figura.pipeline": "gives manifests, causes and messages; refuses untracked files",
@@ -18,9 +19,10 @@ WITHOUT_EFFECT = {
     "figura.recipe.check_metrics": "checks a copy of a recipe",
     "figura.recipe.name_check": "checks names in steps and modes",
     "figura.recipe.other_systems": "hints in messages",
+    "figura.training.process_record": "records how a training was started, in its log",
     "figura.training.reporter": "shows the progress of a training",
     "figura.training.sanity_check": "checks shapes; the trainer restores weights, buffers and random states",
-    "figura.training.warnings": "words warnings before a training",
+    "figura.training.warnings": "words warnings before a training, and what broke one",
 }
 """Dotted names, of modules and packages, and the reason of each."""
 

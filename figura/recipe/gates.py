@@ -1,6 +1,5 @@
-"""Gates: the iterations in which something runs, and whether a name exists whenever it is read."""
+"""Gates: the iterations in which something runs."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from math import gcd, lcm
 
@@ -32,32 +31,6 @@ ALWAYS = Gate()
 
 When = tuple[Gate, ...]  # nested gates, of a step and an injector or loss in it: active when all are active
 END = 10**40  # later than every iteration, and than the first common iteration of any gates
-
-
-def covers_every_iteration(reader: When, makers: Sequence[When]) -> bool:
-    """Whether at least one of `makers` is active in every iteration in which `reader` is.
-
-    Walks the reader's iterations from each bound on, until all that run every so many iterations have met again: the
-    rest repeats. At most 65,536 iterations are walked from a bound.
-    """
-    read, made = iterations(reader), [iterations(maker) for maker in makers]
-    bounds = {read.start, *(bound for maker in made for bound in (maker.start, maker.stop) if bound > read.start)}
-    period = min(lcm(*(maker.step for maker in made)), 2**16)
-    return all(
-        any(t in maker for maker in made)
-        for bound in bounds
-        for t in read[-((read.start - bound) // read.step) :][:period]
-    )
-
-
-def can_run(when: When) -> bool:
-    """Whether all gates are active in some common iteration."""
-    return bool(iterations(when))
-
-
-def describe(when: When) -> str:
-    """Return gates as text: `every 2, after 5`."""
-    return ", ".join(dict.fromkeys(str(gate) for gate in when if gate != ALWAYS)) or "always"
 
 
 def iterations(when: When) -> range:

@@ -2,10 +2,11 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from math import lcm
 
 from figura.base.error_collector import ErrorCollector
 from figura.interfaces import Injector
-from figura.recipe.gates import Gate, When, can_run, covers_every_iteration, describe
+from figura.recipe.gates import ALWAYS, Gate, When, iterations
 from figura.recipe.schema import Recipe
 
 Injectors = Mapping[str, Mapping[str, Injector]]  # the constructed injectors of each step
@@ -154,3 +155,29 @@ class _Pass:
         ]
         kind = "training" if self.training else "validation passes"
         return f"in {kind} nothing provides {name!r}: {'; '.join(elsewhere)}" if elsewhere else None
+
+
+def covers_every_iteration(reader: When, makers: Sequence[When]) -> bool:
+    """Whether at least one of `makers` is active in every iteration in which `reader` is.
+
+    Walks the reader's iterations from each bound on, until all that run every so many iterations have met again: the
+    rest repeats. At most 65,536 iterations are walked from a bound.
+    """
+    read, made = iterations(reader), [iterations(maker) for maker in makers]
+    bounds = {read.start, *(bound for maker in made for bound in (maker.start, maker.stop) if bound > read.start)}
+    period = min(lcm(*(maker.step for maker in made)), 2**16)
+    return all(
+        any(t in maker for maker in made)
+        for bound in bounds
+        for t in read[-((read.start - bound) // read.step) :][:period]
+    )
+
+
+def can_run(when: When) -> bool:
+    """Whether all gates are active in some common iteration."""
+    return bool(iterations(when))
+
+
+def describe(when: When) -> str:
+    """Return gates as text: `every 2, after 5`."""
+    return ", ".join(dict.fromkeys(str(gate) for gate in when if gate != ALWAYS)) or "always"

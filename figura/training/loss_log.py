@@ -233,30 +233,6 @@ def _long(rows: list[dict[str, float]]) -> pd.DataFrame:
     return pd.DataFrame(losses, columns=list(COLUMNS))
 
 
-def live_scalars(row: Mapping[str, float]) -> dict[str, float]:
-    """Rename the columns of a row for the live log and the trackers: `train.<loss>`, `weight.<loss>`, `lr.<step>`, ...
-
-    `train.total` is the weighted sum of the losses; components are not counted twice.
-    """
-    scalars = {"train.total": 0.0}
-    for column, value in row.items():
-        head, _, kind = column.rpartition(".")
-        if kind == "raw":
-            scalars[f"train.{head}"] = value
-        elif kind in ("weight", "lr"):
-            scalars[f"{kind}.{head}"] = value
-        elif kind == "grad_norm":
-            scalars[f"grad_norm.{head}"] = value
-        elif kind == "weighted" and loss_of(head) == head:
-            scalars["train.total"] += value
-    return scalars
-
-
-def weights_line(epoch: int, weights: Mapping[str, float]) -> str:
-    """Return one line of text: `epoch 3: loss weights G_GAN 1, G_L1 100`."""
-    return f"epoch {epoch}: loss weights " + ", ".join(f"{name} {weight:g}" for name, weight in weights.items())
-
-
 def mean_losses(values: Mapping[str, Tensor], weights: Mapping[str, float]) -> dict[str, float]:
     """Return the batch mean of each loss and component, and `total`, the weighted sum of the losses."""
     means = {name: value.detach().float().mean() for name, value in values.items()}

@@ -4,17 +4,15 @@ import hashlib
 import json
 import os
 import platform
-import sys
 from collections.abc import Iterable, Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from figura.base.errors import DISTRIBUTION, REPRO, UserError
-from figura.base.files import git, sha256
+from figura.base.errors import REPRO, UserError
+from figura.base.files import sha256
 from figura.base.manifest import MANIFEST, read_manifest
-from figura.pipeline.closure import code_for, is_own
-from figura.pipeline.lock import LOCK
+from figura.pipeline.closure import code_for
 from figura.recipe.resolved import named_files, resolved
 from figura.recipe.schema import RESULT_SECTIONS, DatasetEntry, Recipe
 
@@ -75,36 +73,6 @@ def package_versions() -> dict[str, str]:
 def arithmetic_variables() -> dict[str, str]:
     """Return the variables of `ARITHMETIC` that are set."""
     return {name: os.environ[name] for name in ARITHMETIC if name in os.environ}
-
-
-def process_record() -> dict[str, Any]:
-    """Return how this process was started.
-
-    The record has command, host, package versions, variables that change arithmetic, commit, and files that differ from
-    it, except the lock file and `metrics/`, which stages write.
-
-    `commit` is None outside a git repository. figura's version is included if figura is installed; in figura's
-    repository, the commit identifies it.
-    """
-    packages = package_versions() | ({} if is_own("figura") else {"figura": version(DISTRIBUTION)})
-    commit = (git("rev-parse", "HEAD") or "").strip() or None
-    paths = (":/", f":!*{LOCK}", ":!metrics")
-    changed = (git("status", "--porcelain", "--untracked-files=no", "--", *paths) or "").splitlines()
-    return {
-        "command": [sys.executable, *sys.orig_argv[1:]], "host": platform.node(), "packages": packages,
-        "environment": arithmetic_variables(), "commit": commit, "changed_files": [line[3:] for line in changed],
-    }  # fmt: skip
-
-
-def dirty(process: dict[str, Any]) -> list[str]:
-    """Return a warning if files differ from the commit in `process_record`, or none exists yet, else nothing."""
-    changed, commit = process["changed_files"], process["commit"]
-    listed = ", ".join(changed[:5]) + (", ..." if len(changed) > 5 else "")
-    if not changed:
-        return []
-    if commit is None:
-        return ["nothing is committed yet, so no commit says what made this result"]
-    return [f"changed since commit {commit[:12]}: {listed}"]
 
 
 def file_versions(paths: Iterable[str]) -> str:

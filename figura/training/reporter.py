@@ -17,11 +17,10 @@ from tqdm import tqdm
 
 from figura.base.error_collector import ErrorCollector
 from figura.base.files import tidy, write_text
-from figura.interfaces import Row
+from figura.interfaces import Row, loss_of
 from figura.recipe.resolved import resolved, settings
 from figura.recipe.schema import Recipe
 from figura.recipe.trial import KEY, scratch
-from figura.training.loss_log import live_scalars
 
 
 def check_trackers(recipe: Recipe) -> None:
@@ -31,6 +30,30 @@ def check_trackers(recipe: Recipe) -> None:
         if tracker not in installed:
             errors.add(f"runtime.trackers.{index}", f"{tracker!r} is not installed; `pip install {tracker}`")
     errors.raise_any()
+
+
+def live_scalars(row: Mapping[str, float]) -> dict[str, float]:
+    """Rename the columns of a row for the live log and the trackers: `train.<loss>`, `weight.<loss>`, `lr.<step>`, ...
+
+    `train.total` is the weighted sum of the losses; components are not counted twice.
+    """
+    scalars = {"train.total": 0.0}
+    for column, value in row.items():
+        head, _, kind = column.rpartition(".")
+        if kind == "raw":
+            scalars[f"train.{head}"] = value
+        elif kind in ("weight", "lr"):
+            scalars[f"{kind}.{head}"] = value
+        elif kind == "grad_norm":
+            scalars[f"grad_norm.{head}"] = value
+        elif kind == "weighted" and loss_of(head) == head:
+            scalars["train.total"] += value
+    return scalars
+
+
+def weights_line(epoch: int, weights: Mapping[str, float]) -> str:
+    """Return one line of text: `epoch 3: loss weights G_GAN 1, G_L1 100`."""
+    return f"epoch {epoch}: loss weights " + ", ".join(f"{name} {weight:g}" for name, weight in weights.items())
 
 
 def losses_text(scalars: Mapping[str, float], losses: Sequence[str]) -> str:

@@ -20,6 +20,7 @@ from figura.training.checkpoints import Checkpoints, write_model
 from figura.training.finished import UnrecordedOutputs
 from figura.training.provenance import drawn_data
 from figura.training.resume import ResumePoint, ResumePoints, TrainState
+from figura.training.warnings import advice, what_broke
 
 
 class RunFolder:
@@ -207,7 +208,7 @@ class RunFolder:
                     raise UserError(
                         f"{self.recipe.path}: {what} {name!r}: {broken[0]} is not finite after iteration {iteration}"
                         f", and {len(broken) - 1} of {count - 1} other tensors; no model was written. "
-                        + (self.what_broke(iteration) or self._advice(name))
+                        + (self.what_broke(iteration) or advice(self.recipe, name))
                     )
 
     def _judge_end(self, iteration: int) -> None:
@@ -226,32 +227,8 @@ class RunFolder:
             self._print(f"warning: {said}; the weights are finite, and are written")
 
     def what_broke(self, iteration: int) -> str:
-        """Return which loss was the first that was not finite, and what to do; empty if the last updates were finite.
-
-        A loss can make those of other steps infinite in turn, so the rates of all steps are named.
-        """
-        counts, log = {name: count for name, count in self.state.nonfinite.items() if count}, self.state.loss_log
-        if not counts:
-            return ""
-        since = iteration - max(counts.values()) + 1
-        at, loss = log.first_nonfinite(since) or (since, None)
-        step = next(iter(counts)) if loss is None else self.recipe.loss_step(loss)
-        what = f"a gradient of step {step!r}" if loss is None else f"the loss {loss!r} of step {step!r}"
-        replay = f"`figura replay {self.run} --step {at}` shows the batch and what broke"
-        before = list(self.recipe.steps)[: list(self.recipe.steps).index(step) + 1]
-        if at == 1 and all(counts.get(name) == iteration for name in before):
-            remedy = "No update came before it: look for a fault in its inputs or its code; a lower rate does not help"
-        else:
-            rates = ", ".join(f"{n} {log.latest[key]:g}" for n in self.recipe.steps if (key := f"{n}.lr") in log.latest)
-            remedy = f"Lower a learning rate ({rates}) or clip, or look for inputs that are not finite"
-            if self.resumable:
-                remedy += f"; then `FIGURA_RESUME_ANYWAY=1 {REPRO}` goes on from the last resume point"
-        return f"The first that was not finite is {what}, in iteration {at}: {replay}. {remedy}"
-
-    def _advice(self, network: str) -> str:
-        step = next((name for name, entry in self.recipe.steps.items() if network in entry.trains), None)
-        lower = f"Lower steps.{step}.optimizer.lr or clip (steps.{step}.clip), or" if step else "Check its weights, or"
-        return f"{lower} look for inputs that are not finite, which do this too"
+        """Return `warnings.what_broke` of this training; empty if the last updates were finite."""
+        return what_broke(self.run, self.recipe, self.state.nonfinite, self.state.loss_log, iteration, self.resumable)
 
     def _write_model(self, folder: Path, kept: str = "") -> None:
         more = {"resumed": self.state.resumed or "", "kept": kept, "drawn": drawn_data(self.recipe)}

@@ -27,9 +27,10 @@ from figura.recipe.schema import Recipe
 from figura.recipe.trial import KEY, mark, scratch
 from figura.recipe.types import batch_names
 from figura.training.best import BestWeights, early_end
-from figura.training.loss_log import LossLog, live_scalars, mean_losses, weights_line
-from figura.training.provenance import dirty, process_record, provenance
-from figura.training.reporter import Reporter, check_trackers
+from figura.training.loss_log import LossLog, mean_losses
+from figura.training.process_record import dirty, process_record
+from figura.training.provenance import provenance
+from figura.training.reporter import Reporter, check_trackers, live_scalars, weights_line
 from figura.training.resume import TrainState
 from figura.training.run_folder import RunFolder
 from figura.training.sanity_check import depends_on_ranks, sanity_check

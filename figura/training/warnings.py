@@ -1,4 +1,4 @@
-"""Warnings before training about recipe settings that are likely mistakes."""
+"""Words: warnings about settings that are likely mistakes, and what to do about updates that are not finite."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -6,11 +6,13 @@ from pathlib import Path
 from torch import nn
 
 from figura.base.error_collector import ErrorCollector
+from figura.base.errors import REPRO
 from figura.engine.step import Step
 from figura.recipe.picture_sizes import other_sizes
 from figura.recipe.schema import Declaration, Recipe
 from figura.recipe.trial import is_try
 from figura.recipe.types import build_schedule, partial_names
+from figura.training.loss_log import LossLog
 
 
 def warnings(recipe: Recipe, steps: Mapping[str, Step], last: int) -> list[str]:
@@ -80,3 +82,37 @@ def upset_norms(steps: Mapping[str, Step]) -> list[str]:
                 f"{max(step.rates) * step.clip_value:g} is above sqrt(eps) = {min(norms) ** 0.5:g} of its batch norm"
             )
     return lines
+
+
+def what_broke(
+    run: Path, recipe: Recipe, nonfinite: Mapping[str, int], log: LossLog, iteration: int, resumable: int
+) -> str:
+    """Return which loss was the first that was not finite, and what to do; empty if the last updates were finite.
+
+    A loss can make those of other steps infinite in turn, so the rates of all steps are named. `nonfinite` counts the
+    last updates in a row that were not finite, by step; `resumable` is the iteration of the last resume point.
+    """
+    counts = {name: count for name, count in nonfinite.items() if count}
+    if not counts:
+        return ""
+    since = iteration - max(counts.values()) + 1
+    at, loss = log.first_nonfinite(since) or (since, None)
+    step = next(iter(counts)) if loss is None else recipe.loss_step(loss)
+    what = f"a gradient of step {step!r}" if loss is None else f"the loss {loss!r} of step {step!r}"
+    replay = f"`figura replay {run} --step {at}` shows the batch and what broke"
+    before = list(recipe.steps)[: list(recipe.steps).index(step) + 1]
+    if at == 1 and all(counts.get(name) == iteration for name in before):
+        remedy = "No update came before it: look for a fault in its inputs or its code; a lower rate does not help"
+    else:
+        rates = ", ".join(f"{n} {log.latest[key]:g}" for n in recipe.steps if (key := f"{n}.lr") in log.latest)
+        remedy = f"Lower a learning rate ({rates}) or clip, or look for inputs that are not finite"
+        if resumable:
+            remedy += f"; then `FIGURA_RESUME_ANYWAY=1 {REPRO}` goes on from the last resume point"
+    return f"The first that was not finite is {what}, in iteration {at}: {replay}. {remedy}"
+
+
+def advice(recipe: Recipe, network: str) -> str:
+    """Return what to do about a network whose weights are not finite."""
+    step = next((name for name, entry in recipe.steps.items() if network in entry.trains), None)
+    lower = f"Lower steps.{step}.optimizer.lr or clip (steps.{step}.clip), or" if step else "Check its weights, or"
+    return f"{lower} look for inputs that are not finite, which do this too"

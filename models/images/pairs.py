@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from figura.base.errors import UserError
 from figura.base.sampling import evenly_spaced
 from figura.formats.pair_files import LAYOUTS, Fault, find_pairs, load_pair, with_channels
-from figura.formats.prepared import Manifest, without_split
+from figura.formats.prepared import Manifest
+from figura.formats.split_advice import without_split
 from figura.interfaces import Example, ExampleDataset
 
 from .argument_types import Load, Sides, crop_and_load

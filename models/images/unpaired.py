@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from figura.base.errors import UserError
 from figura.base.pictures import SUFFIXES
 from figura.base.raw_pictures import decode_raw
-from figura.formats.prepared import Manifest, without_split
+from figura.formats.prepared import Manifest
+from figura.formats.split_advice import without_split
 from figura.interfaces import Example, ExampleDataset
 
 from .argument_types import Load, Sides, crop_and_load

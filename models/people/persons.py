@@ -12,37 +12,19 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Any, NoReturn
 
-import cv2
 import numpy as np
 from numpy.typing import NDArray
 from pycocotools import mask as run_lengths
 
 from figura.base.errors import REPRO, UserError
-from figura.base.pictures import decode_bgr
 from figura.formats.coco import KEYPOINTS, PERSON, read_head, read_records
 from figura.formats.person_check import check_person
-from figura.formats.prepared import FACTS, Manifest, read_facts, without_split
-from figura.formats.records import Size, UnusableError, check_id, check_size
+from figura.formats.prepared import FACTS, Manifest, read_facts
+from figura.formats.records import Size, UnusableError, check_id
 from figura.formats.skeletons import COCO, Skeleton, skeleton_from
+from figura.formats.split_advice import without_split
 
-
-class Texts:
-    """A list of short strings in one block of bytes: without Python objects, so forked processes share the memory."""
-
-    def __init__(self) -> None:
-        self._block = bytearray()
-        self._ends = array("q", [0])
-
-    def __len__(self) -> int:
-        return len(self._ends) - 1
-
-    def append(self, text: str) -> None:
-        """Add a text at the end."""
-        self._block += text.encode(errors="surrogatepass")
-        self._ends.append(len(self._block))
-
-    def __getitem__(self, index: int) -> str:
-        return self._block[self._ends[index] : self._ends[index + 1]].decode(errors="surrogatepass")
+from .stored import Texts, image_fault, read_stored
 
 
 def is_usable(record: Mapping[str, Any], *, person: int, min_keypoints: float, min_height: float) -> bool:
@@ -222,35 +204,6 @@ class Persons:
         height, width = self.size(index)
         mask = decode_mask(json.loads(self._parts[index]).get(name), height, width)
         return np.zeros((height, width), dtype=np.uint8) if mask is None else mask
-
-
-def read_stored(manifest: Manifest, path: Path, size: tuple[int, int]) -> NDArray[np.uint8]:
-    """Read an image of a prepared dataset, BGR uint8 `(height, width, 3)`.
-
-    Raises:
-        UserError: it cannot be read, differs from what `prepare` wrote, or does not have this `size` (height, width).
-    """
-    # Annotations refer to the stored pixels; without the flag OpenCV would rotate images by their EXIF tag.
-    flags = cv2.IMREAD_COLOR | cv2.IMREAD_IGNORE_ORIENTATION
-    image = decode_bgr(manifest.read_bytes(path), path, flags, manifest.advice)
-    if image.shape[:2] != size:
-        height, width = size
-        raise UserError(
-            f"{path}: is {image.shape[1]} x {image.shape[0]} pixels, but its annotations promise {width} x {height}; "
-            f"{manifest.advice}"
-        )
-    return image
-
-
-def image_fault(record: Mapping[str, Any]) -> str | None:
-    """Return what is wrong with an image's record, or None if it has a name and a size."""
-    if not isinstance(record.get("file_name"), str) or ".." in Path(record["file_name"]).parts:
-        return f"file_name: found {repr(record.get('file_name'))[:80]}; a path below images is needed"
-    try:
-        check_size(record)
-    except UnusableError as fault:
-        return str(fault)
-    return None
 
 
 def person_mask(mask: Any, box: NDArray[np.float64], height: int, width: int) -> NDArray[np.uint8]:

@@ -10,12 +10,13 @@ from numpy.typing import NDArray
 
 from figura.base.errors import UserError
 from figura.formats.coco import categories_by_id, read_head, read_records
-from figura.formats.prepared import Manifest, without_split
+from figura.formats.prepared import Manifest
 from figura.formats.records import UnusableError, check_id, is_finite
 from figura.formats.skeletons import Skeleton
+from figura.formats.split_advice import without_split
 from figura.interfaces import Records
 
-from ..people.persons import Texts, image_fault, read_stored
+from ..people.stored import Texts, image_fault, read_stored
 from .annotations import Annotations
 
 FARTHEST = 1e6

@@ -10,7 +10,8 @@ import numpy as np
 from figura.base.errors import UserError
 from figura.base.pictures import SUFFIXES
 from figura.base.raw_pictures import Facts, decode_raw, picture_facts
-from figura.formats.prepared import Manifest, without_split
+from figura.formats.prepared import Manifest
+from figura.formats.split_advice import without_split
 from figura.interfaces import Example, ExampleDataset
 
 from ..images.argument_types import Count

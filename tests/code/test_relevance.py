@@ -31,8 +31,8 @@ Path("persons.txt").write_text(f"{persons.ids.tolist()} {persons.boxes.tolist()}
 """
 CORRUPTED = f"import corrupted\ncorrupted.install()\n{STAGES}\nprint('used:', *sorted(corrupted.called))"
 RESULTS = ("data/prepared/people", "run/model", "run/history", "run/dump", "metrics.json", "plots", "persons.txt")
-NOT_USED = {"figura.base.exit_status", "figura.recipe.other_systems"}
-"""They end a stage, or word an error of a recipe."""
+NOT_USED = {"figura.base.exit_status", "figura.formats.split_advice", "figura.recipe.other_systems"}
+"""They end a stage, or word an error."""
 
 
 def results(folder: Path, code: str) -> tuple[dict[str, bytes], str]:

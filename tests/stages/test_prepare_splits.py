@@ -15,7 +15,7 @@ from figura.base.errors import UserError
 from figura.base.exit_status import run
 from figura.base.validation import validated
 from figura.base.yaml12 import parse_yaml
-from figura.formats.prepared import splits_of
+from figura.formats.split_advice import splits_of
 from figura.preparation.datasets import Dataset
 from figura.preparation.splits import drawn_split, joined_groups
 from models.people.persons import Persons

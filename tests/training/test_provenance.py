@@ -16,6 +16,7 @@ from figura.pipeline.closure import code_of, declared_types
 from figura.preparation.outcome import write_manifest
 from figura.recipe.schema import RESULT_SECTIONS
 from figura.training import provenance
+from figura.training.process_record import process_record
 
 
 def test_types_named_in_arguments_count(tmp_path, monkeypatch):
@@ -53,7 +54,7 @@ def test_variables_that_change_arithmetic_are_recorded_and_no_others(monkeypatch
     monkeypatch.setenv("OMP_NUM_THREADS", "3")  # set by the launcher; a training goes on in another number of processes
     variables = {"ATEN_CPU_CAPABILITY": "default", "OPENBLAS_CORETYPE": "Haswell"}
     assert json.loads(provenance.provenance(toy.checked(), ())["environment"]) == variables
-    assert provenance.process_record()["environment"] == variables
+    assert process_record()["environment"] == variables
 
 
 @pytest.mark.parametrize(
@@ -123,6 +124,6 @@ def test_what_dvc_repro_writes_is_no_change(tmp_path, monkeypatch, project):
     git("commit", "-qm", "before")
     for name in (*results, "params.yaml", tmp_path / "outside.py"):
         Path(name).write_text("after")
-    process = provenance.process_record()
+    process = process_record()
     assert process["commit"] is not None
     assert set(process["changed_files"]) == {"outside.py", str((root / "params.yaml").relative_to(tmp_path))}

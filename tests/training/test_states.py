@@ -362,7 +362,7 @@ def test_weights_count_by_their_content(tmp_path):
 
 @pytest.mark.parametrize("key", ["train.compile", "runtime.states"])
 def test_these_share_nothing(key, tmp_path, monkeypatch):
-    monkeypatch.setattr("figura.engine.build.compile_networks", lambda *_: None)
+    monkeypatch.setattr("figura.engine.compiling.compile_networks", lambda *_: None)
     assert Trainer(toy.checked(EACH | {key: key != "runtime.states"}), tmp_path / "a").sharing is None
 
 
