@@ -19,8 +19,6 @@ from figura.base.errors import UserError
 from figura.base.seeding import seed_here
 from figura.engine.averaging import GradientAverage
 from figura.engine.batch_norm import share_batch_norms
-from figura.engine.checkpointing import checkpoint_networks
-from figura.engine.compiling import compile_networks
 from figura.engine.data import Loaders
 from figura.engine.precision import check_precision, gradient_scaler
 from figura.engine.step import GatedInjector, Step, WeightedLoss
@@ -40,6 +38,7 @@ from figura.recipe.types import (
 )
 from figura.schedules import Constant
 
+IMPORTED_FOR = {".checkpointing": ("checkpointing",), ".compiling": ("compile",)}
 Split = Literal["train", "validation", "evaluate"]
 CUBLAS = {"CUBLAS_WORKSPACE_CONFIG": ":4096:8"}
 """cuBLAS is deterministic only with a workspace of fixed size: its documentation, "Results reproducibility"."""
@@ -61,9 +60,15 @@ def assemble(recipe: Recipe, accelerator: Accelerator) -> Assembly:
     networks, averages = start_networks(recipe, accelerator)
     steps = build_steps(recipe, dict(networks.live), accelerator)
     plain = {name: accelerator.unwrap_model(network) for name, network in networks.live.items()}
-    checkpoint_networks(plain, recipe)
-    losses = {name: weighted.loss for step in steps.values() for name, weighted in step.losses.items()}
-    compile_networks(networks.live, losses, recipe)
+    if any(entry.checkpointing for entry in recipe.networks.values()):
+        from figura.engine.checkpointing import checkpoint_networks
+
+        checkpoint_networks(plain, recipe)
+    if recipe.train.compile:
+        from figura.engine.compiling import compile_networks
+
+        losses = {name: weighted.loss for step in steps.values() for name, weighted in step.losses.items()}
+        compile_networks(networks.live, losses, recipe)
     return Assembly(networks, averages, plain, steps)
 
 

@@ -15,7 +15,7 @@ from figura.recipe.schema import Recipe
 
 
 def compile_networks(networks: Mapping[str, nn.Module], losses: Mapping[str, Loss], recipe: Recipe) -> None:
-    """Compile networks in place if `train.compile` is set.
+    """Compile networks in place.
 
     Every batch shape is compiled separately: its result does not depend on the shapes seen before, and a killed
     training resumes to the same weights. Layers draw noise with PyTorch's functions, so the numbers are the same as
@@ -24,13 +24,11 @@ def compile_networks(networks: Mapping[str, nn.Module], losses: Mapping[str, Los
     Args:
         networks: prepared networks, by name.
         losses: losses of all steps, by name.
-        recipe: has `train.compile`.
+        recipe: of the networks.
 
     Raises:
         UserError: a network is checkpointed, a loss differentiates networks twice, or this machine cannot compile.
     """
-    if not recipe.train.compile:
-        return
     for name, entry in recipe.networks.items():
         if entry.checkpointing:
             raise UserError(
