@@ -1,6 +1,5 @@
 """Files: atomic writes (a file is complete or absent), reads that neither block nor end in a traceback."""
 
-import csv
 import errno
 import hashlib
 import io
@@ -171,25 +170,6 @@ def read_json(path: Path, advice: str = "", most: int | None = None) -> Any:
     raise UserError(f"{path}: no readable JSON: {reason}" + (f"; {advice}" if advice else "")) from None
 
 
-def read_rows(path: Path, column: str, advice: str = "") -> list[dict[str, str]]:
-    """Return the rows of a CSV file by column, as text; missing cells are empty.
-
-    Raises:
-        UserError: as `read_text`, or it is not a table or has no such column.
-    """
-    end = f"; {advice}" if advice else ""
-    reader = csv.DictReader(io.StringIO(read_text(path, advice), newline=""), restval="", strict=True)
-    try:
-        rows, columns = list(reader), reader.fieldnames or ()
-    except csv.Error as error:
-        raise UserError(f"{path}: line {reader.line_num}: no table: {error}{end}") from None
-    if column not in columns:
-        raise UserError(f"{path}: no column {column!r}{end}")
-    if longer := [index for index, row in enumerate(rows, start=1) if None in row]:
-        raise UserError(f"{path}: row {longer[0]} has more cells than there are columns{end}")
-    return rows
-
-
 def short_name(name: str) -> str:
     """Shorten a name to 160 bytes, leaving room for suffixes: longer ones are cut and get 8 digits of a hash."""
     content = os.fsencode(name)
@@ -233,28 +213,6 @@ def cache_around(start: Path) -> Path | None:
                 return dvc / "cache"
             return dvc / config.get("cache", "dir", fallback="cache").strip("'\"")
     return None
-
-
-def real_path(path: Path, root: Path) -> Path | None:
-    """Return a path with links resolved; None if it is outside of a folder.
-
-    A link into the cache of the DVC repository around the folder (`cache.type symlink`) is a file of its own, at the
-    path of the link: equal files have one place in the cache.
-
-    Raises:
-        ValueError, OSError: no file can have this name.
-    """
-    top, real = (Path(os.path.realpath(one)) for one in (root, path))  # `resolve` raises for circular links
-    if not real.is_relative_to(top) and (cached := _cached_files(top)) is not None and real.is_relative_to(cached):
-        real = Path(os.path.realpath(path.parent), path.name)
-    return real if real.is_relative_to(top) else None
-
-
-@cache
-def _cached_files(root: Path) -> Path | None:
-    """Return the folder of the files in the cache of the DVC repository around a folder; None without one."""
-    folder = cache_around(root)
-    return None if folder is None else Path(os.path.realpath(folder / "files/md5"))
 
 
 @cache

@@ -1,7 +1,13 @@
-"""Tables as text, for a terminal and as Markdown. A table is its rows, the first of them the head."""
+"""Tables: read from CSV; written as text, for a terminal and as Markdown, from rows of which the first is the head."""
 
+import csv
+import io
 import re
 from collections.abc import Sequence
+from pathlib import Path
+
+from figura.base.errors import UserError
+from figura.base.files import read_text
 
 Table = Sequence[Sequence[str]]
 
@@ -42,3 +48,22 @@ def code(text: str) -> str:
 def plain(text: str) -> str:
     """Return a text for Markdown in which nothing is markup, on one line."""
     return re.sub(r"([\\`*_<>|\[\]#])", r"\\\1", " ".join(text.split()))
+
+
+def read_rows(path: Path, column: str, advice: str = "") -> list[dict[str, str]]:
+    """Return the rows of a CSV file by column, as text; missing cells are empty.
+
+    Raises:
+        UserError: as `read_text`, or it is not a table or has no such column.
+    """
+    end = f"; {advice}" if advice else ""
+    reader = csv.DictReader(io.StringIO(read_text(path, advice), newline=""), restval="", strict=True)
+    try:
+        rows, columns = list(reader), reader.fieldnames or ()
+    except csv.Error as error:
+        raise UserError(f"{path}: line {reader.line_num}: no table: {error}{end}") from None
+    if column not in columns:
+        raise UserError(f"{path}: no column {column!r}{end}")
+    if longer := [index for index, row in enumerate(rows, start=1) if None in row]:
+        raise UserError(f"{path}: row {longer[0]} has more cells than there are columns{end}")
+    return rows

@@ -12,7 +12,8 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from figura.base.errors import UserError
-from figura.base.files import read_rows, write_text
+from figura.base.files import write_text
+from figura.base.tables import read_rows
 from figura.dump import Dump
 from figura.evaluation.trained import load_trained, refuse_foreign, with_split, write_dump
 from figura.recipe.schema import Recipe

@@ -23,7 +23,8 @@ from typing import Any, NamedTuple
 
 from figura.base.errors import UserError
 from figura.base.file_kinds import HEAD, kind_of
-from figura.base.files import open_regular, read_json, real_path
+from figura.base.files import open_regular, read_json
+from figura.base.links import real_path
 from figura.formats.coco import KEYPOINTS, read_elements, read_head, read_pairs, read_records
 from figura.formats.keypoint_sets import SETS
 from figura.formats.records import Size, UnusableError, is_finite, whole_number

@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from figura.base.errors import UserError
-from figura.base.files import read_bytes, real_path
+from figura.base.files import read_bytes
+from figura.base.links import real_path
 from figura.base.pictures import SUFFIXES
 from figura.base.raw_pictures import LARGEST, Reading, decode_raw
 

@@ -13,7 +13,8 @@ from typing import Any
 import yaml
 
 from figura.base.errors import UserError
-from figura.base.files import read_text, real_path
+from figura.base.files import read_text
+from figura.base.links import real_path
 from figura.formats.exports import OF_COUNT, Entry, Export, entry_of
 from figura.formats.keypoint_sets import SETS
 from figura.formats.pair_files import SUFFIXES

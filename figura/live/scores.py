@@ -20,7 +20,8 @@ from typing import Any
 
 from figura.base.distributed import raise_on_all_ranks
 from figura.base.errors import UserError
-from figura.base.files import read_rows, write_text
+from figura.base.files import write_text
+from figura.base.tables import read_rows
 from figura.dump import Dump
 from figura.engine.build import on_split_of
 from figura.evaluation.evaluate import Evaluation

@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from figura.base.errors import UserError
-from figura.base.files import real_path
+from figura.base.links import real_path
 from figura.base.raw_pictures import Orientation, picture_facts
 from figura.formats.normalise import Conventions, from_corner, labelled_points
 from figura.formats.records import Size, UnusableError, real_numbers, whole_number

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from figura.base.errors import UserError
-from figura.base.files import real_path
+from figura.base.links import real_path
 from figura.base.pictures import encode_png, other_files
 from figura.formats.pair_files import LAYOUTS, Fault, Loaded, Pair, find_pairs, load_pair, sides, split_folders
 from figura.preparation.outcome import Outcome, Repaired, Repairs

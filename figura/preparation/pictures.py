@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 from figura.base.errors import UserError
-from figura.base.files import real_path
+from figura.base.links import real_path
 from figura.base.raw_pictures import Orientation, picture_facts
 from figura.formats.records import Size, UnusableError
 

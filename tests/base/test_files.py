@@ -14,8 +14,9 @@ import pytest
 from figura.base import files
 from figura.base.checksums import damage, refuse_damaged, write_sums
 from figura.base.errors import UserError
-from figura.base.files import read_bytes, read_json, read_rows, replacing, replacing_folder, tidy, write_bytes
+from figura.base.files import read_bytes, read_json, replacing, replacing_folder, tidy, write_bytes
 from figura.base.lock import hold
+from figura.base.tables import read_rows
 
 OLD = {"a.txt": "old"}
 

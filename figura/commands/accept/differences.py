@@ -15,9 +15,10 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from figura.base.checksums import SUMS
-from figura.base.files import read_json, read_rows
+from figura.base.files import read_json
 from figura.base.lock import NAME
 from figura.base.raw_pictures import read_picture
+from figura.base.tables import read_rows
 
 NUMBER = re.compile(r"-?\d+(\.\d*)?(e[+-]?\d+)?")
 DIGEST = re.compile(r"[0-9a-f]{64}")
