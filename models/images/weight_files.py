@@ -15,6 +15,7 @@ from figura.base.files import log_weights
 from figura.base.files import sha256 as sha256_of
 
 FILE = "model.safetensors"  # the file's name in a repository of the hub
+UNCOUNTED = "num_batches_tracked"  # BatchNorm's counter; published files may lack it
 
 
 @dataclass(frozen=True)

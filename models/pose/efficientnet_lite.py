@@ -9,8 +9,7 @@ from typing import Literal
 
 from torch import Tensor, nn
 
-from ..images.weight_files import WeightFile
-from .resnet import UNCOUNTED
+from ..images.weight_files import UNCOUNTED, WeightFile
 
 STEM = 32  # channels
 # blocks, channels, kernel, stride, dilation of the first block and of the others; published, stage 6 has a stride of 2

@@ -16,7 +16,6 @@ from figura.formats.skeletons import Skeleton
 from figura.recipe.types import checked_call
 
 from .argument_types import Positive, categories_from, skeleton_of
-from .efficientnet_lite import EfficientNetLite
 from .heads import LAYOUTS, CompositeHead, form
 
 Settings = Mapping[str, Any]

@@ -10,14 +10,13 @@ from typing import Annotated
 from pydantic import Field
 from torch import Tensor, nn
 
-from ..images.weight_files import FILE, WeightFile
+from ..images.weight_files import FILE, UNCOUNTED, WeightFile
 from .argument_types import Count
 from .small_resnet import Residual, convolution, initialise
 
 STAGES = {18: (2, 2, 2, 2), 34: (3, 4, 6, 3), 50: (3, 4, 6, 3), 101: (3, 4, 23, 3), 152: (3, 8, 36, 3)}
 WIDTHS = (64, 128, 256, 512)
 BOTTLENECKS_FROM = 50  # depth
-UNCOUNTED = "num_batches_tracked"  # BatchNorm's counter; published files may lack it
 
 
 class ResNet(nn.Module):

@@ -9,8 +9,7 @@ from torch import Tensor, nn
 
 from figura.base.errors import UserError, install
 
-from ..images.weight_files import WeightFile
-from .resnet import UNCOUNTED
+from ..images.weight_files import UNCOUNTED, WeightFile
 
 MOST = 16  # pixels from cell to cell
 

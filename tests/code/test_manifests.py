@@ -148,7 +148,7 @@ BACKBONES = {"small_resnet", "resnet", "shufflenet", "efficientnet_lite", "timm_
         ("resnet50", {"resnet", "small_resnet"}),  # of the same blocks
         ("shufflenetv2k16", {"shufflenet"}),
         ("efficientnet_lite0", {"efficientnet_lite"}),
-        ("timm", {"timm_backbone", "resnet", "small_resnet"}),
+        ("timm", {"timm_backbone"}),
     ],
 )
 @pytest.mark.parametrize("stage", ["train", "eval-dump"])
