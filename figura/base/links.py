@@ -1,4 +1,4 @@
-"""Links, of which those into DVC's cache are files of their own."""
+"""Links, of which those into the pipeline's cache are files of their own."""
 
 import os
 from functools import cache
@@ -10,7 +10,7 @@ from figura.base.files import cache_around
 def real_path(path: Path, root: Path) -> Path | None:
     """Return a path with links resolved; None if it is outside of a folder.
 
-    A link into the cache of the DVC repository around the folder (`cache.type symlink`) is a file of its own, at the
+    A link into the pipeline's cache around the folder (`cache.type symlink`) is a file of its own, at the
     path of the link: equal files have one place in the cache.
 
     Raises:
@@ -24,6 +24,6 @@ def real_path(path: Path, root: Path) -> Path | None:
 
 @cache
 def _cached_files(root: Path) -> Path | None:
-    """Return the folder of the files in the cache of the DVC repository around a folder; None without one."""
+    """Return the folder of the files in the pipeline's cache around a folder; None without one."""
     folder = cache_around(root)
     return None if folder is None else Path(os.path.realpath(folder / "files/md5"))

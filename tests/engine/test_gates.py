@@ -11,7 +11,8 @@ from torch import nn
 from trainings import QUIET, Recording, history, trained
 
 from figura.interfaces import Loss
-from figura.recipe.gates import Gate, can_run, covers_every_iteration
+from figura.recipe.gates import Gate
+from figura.recipe.name_check import can_run, covers_every_iteration
 from figura.training.trainer import Trainer
 
 PAINT = "steps.painter.injectors.paint"

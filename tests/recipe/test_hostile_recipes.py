@@ -19,8 +19,9 @@ from figura.commands import predict, show, watch
 from figura.commands.describe.__main__ import main as describe
 from figura.launch import process_count, run_here
 from figura.recipe.assignments import overridden
-from figura.recipe.gates import Gate, can_run, covers_every_iteration
+from figura.recipe.gates import Gate
 from figura.recipe.load import check_recipe
+from figura.recipe.name_check import can_run, covers_every_iteration
 from figura.recipe.schema_check import check_schema
 from figura.recipe.types import NETWORK, construct, find_type
 from models.pose import overfit as overfit_pose
