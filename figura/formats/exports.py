@@ -217,9 +217,14 @@ _OTHERS = {
     ),
     "[ annotations data": "Label Studio's own format; export it as COCO or YOLO",
     "[ completions data": "Label Studio's own format; export it as COCO or YOLO",
+    "{ objects size": "Supervisely's own format of one picture; export the project as COCO or YOLO",
+    "{ categories items": "Datumaro's own format; export it as COCO or YOLO",
+    "{ annotations item": "V7 Darwin's own format of one picture; export the dataset as COCO or YOLO",
 }
 """First character, and keys that tell a format -> what to do instead."""
 _TEXTS = {
+    ".ndjson": "an object a line, as Labelbox exports; convert it to COCO's JSON",
+    ".jsonl": "an object a line; convert it to COCO's JSON",
     ".csv": "a table; figura reads COCO's JSON, YOLO's folders and the results of pose networks",
     ".txt": "a text file; if it is a label of YOLO, write the data.yaml beside its folder: `annotations: data.yaml`",
 }

@@ -111,7 +111,9 @@ def _joints(
         )
     said = content.get("kpt_names")
     said = next(iter(said.values()), None) if isinstance(said, dict) else said
-    if isinstance(said, list) and len({*map(str, said)}) == len(said) == count:
+    if isinstance(said, list) and len({*map(str, said)}) != count:
+        raise UserError(f"{path}: kpt_names: found {len({*map(str, said)})} names; kpt_shape says {count} joints")
+    if isinstance(said, list):
         return tuple(map(str, said)), (count, shape[1]), tuple(flip or ())
     known = OF_COUNT.get(count, ())
     published = next((one for one in SETS.values() if one.keypoints == known), None)
@@ -127,16 +129,17 @@ def _pictures(path: Path, root: Path, content: dict[str, Any], key: str) -> Iter
     if isinstance(content.get("path"), str):
         bases.insert(0, path.parent / content["path"])
     for one in several:
-        place = _place(str(one), bases, root)
+        place = _place(str(one).replace("\\", "/"), bases, root)
         if place is None:
             raise UserError(
                 f"{path}: {key}: no folder {str(one)[:200]} below {root}; paths count from `path`, or from the folder "
-                f"of {path.name}, and stay in the source"
+                f"of {path.name}, and stay in the source; without such pictures, remove the key"
             )
         if place.is_dir():
             files = sorted(file for file in place.rglob("*") if file.suffix.lower() in SUFFIXES)
         else:
-            lines = [line.strip() for line in read_text(place, most=_LARGEST).split("\n") if line.strip()]
+            text = read_text(place, most=_LARGEST).removeprefix("\ufeff").replace("\\", "/")
+            lines = [line.strip() for line in text.split("\n") if line.strip()]
             files = [file for line in lines if (file := _place(line, [place.parent, *bases], root))]
         for file in files:
             if not any(part.startswith(".") for part in file.relative_to(root).parts):
@@ -182,7 +185,7 @@ def _entries(
 
 def _rows(label: Path, picture: str, place: str, names: dict[int, str], shape: tuple[int, int]) -> Iterator[Entry]:
     try:
-        lines = read_text(label, most=_LARGEST).splitlines()
+        lines = read_text(label, most=_LARGEST).removeprefix("\ufeff").splitlines()
     except UserError as error:
         yield Entry(picture, UnusableError("label cannot be read", error), place)
         return

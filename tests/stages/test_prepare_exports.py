@@ -152,6 +152,18 @@ def test_labels_of_yolo_without_a_picture_are_rejected():
     assert (row["id"], row["reason"]) == ("labels/train/gone.txt", "label without a picture")
 
 
+def test_yolo_as_windows_writes_it():
+    write_yolo(POSE.replace("/", "\\").replace("\n", "\r\n"), **{
+        "train/a": "\ufeff0 0.5 0.5 0.5 0.25 0.25 0.5 2 0.5 0.5 1 0 0 0\r\n"
+    })  # fmt: skip
+    prepare_with(annotations="data.yaml")
+    assert load("train")["annotations"][0]["bbox"] == [8, 18, 16, 12]
+    write("data.yaml", POSE.replace("images/train", "train.txt"))
+    write("train.txt", "\ufeffimages\\train\\a.png\r\n")
+    assert run(main, ["mine"]) == 0
+    assert len(load("train")["annotations"]) == 1
+
+
 def test_joints_of_yolo_without_flags():
     write_yolo(POSE.replace("[3, 3]", "[3, 2]"), **{"train/a": "0 0.5 0.5 0.5 0.25 0.25 0.5 0 0.5 -1 -1\n"})
     prepare_with(annotations="data.yaml")
@@ -185,6 +197,8 @@ def test_faulty_labels_are_listed(row, reason):
         (POSE.replace("[3, 3]", "[1e9, 3]"), {}, "kpt_shape: found ['1e9', 3]; expected [number of joints, 2 or 3]"),
         (POSE.replace("[3, 3]", "[100000000, 3]"), {}, "kpt_shape: found [100000000, 3]"),
         (POSE.replace("[0, 2, 1]", "[1, 2, 0]"), {}, "flip_idx: found [1, 2, 0]; expected each number"),
+        (f"{POSE}kpt_names: {{0: [nose, nose, tail]}}", {}, "kpt_names: found 2 names; kpt_shape says 3 joints"),
+        (f"{POSE}test: images/test", {}, "test: no folder images/test below"),
         (POSE.replace("  0: dog", " []"), {}, "names: the classes are needed"),
         ("names: !!python/object/apply:os.system [ls]", {}, "data.yaml: no readable YAML"),
         ("[" * 300, {}, "data.yaml: no readable YAML"),
@@ -508,6 +522,10 @@ def test_pictures_are_found_by_what_tools_call_them():
         ("a.json", {"_via_settings": {}, "_via_img_metadata": {}}, "Annotation > Export Annotations (COCO format)"),
         ("a.json", {"a.png12": {"filename": "a.png", "regions": []}}, "VIA's own format"),
         ("a.json", [{"id": 1, "data": {}, "annotations": []}], "Label Studio's own format; export it as COCO or YOLO"),
+        ("a.json", {"size": {}, "objects": []}, "Supervisely's own format of one picture; export the project as COCO"),
+        ("a.json", {"categories": {}, "items": []}, "Datumaro's own format"),
+        ("a.json", {"version": "2.0", "item": {}, "annotations": []}, "V7 Darwin's own format"),
+        ("a.ndjson", "{}\n{}\n", "an object a line, as Labelbox exports"),
         ("a.json", {"type": "FeatureCollection", "features": []}, "GeoJSON, coordinates of maps"),
         ("a.json", [{"keypoints": [], "keypoint_scores": []}], "MMPose's results of one picture; write the folder"),
         ("a.json", [{"frame_id": 0, "instances": []}], "MMPose's results of a video"),
