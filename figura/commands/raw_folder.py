@@ -4,6 +4,7 @@ The readers of `figura.preparation` decide. Splits keep the names that they have
 `train`.
 """
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,12 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from figura.base.errors import UserError
-from figura.base.pictures import SUFFIXES, VIDEOS, picture_files
+from figura.base.pictures import SUFFIXES, VIDEOS, left_out_line, picture_files
 from figura.base.raw_pictures import picture_facts
 from figura.base.sampling import evenly_spaced
 from figura.formats.coco import read_pairs, read_records
 from figura.formats.exports import open_export
 from figura.formats.pair_files import Loaded, find_pairs, load_pair, sides, split_folders
+from figura.formats.records import UnusableError
 from figura.formats.yolo import SPLITS, open_yolo, yolo_file
 from figura.preparation.pairs import looks_single
 from figura.preparation.splits import TRAIN, VALIDATION, in_order
@@ -30,6 +32,10 @@ _MANY = 500  # pictures, of which a tenth is enough to judge by
 _SAMPLE = 40  # pictures that are opened
 _MOST = 0.9  # share of the sample that stands for all
 _FLATTER = 0.2  # share of the pixels that flat colours cover on one side of a pair more than on the other
+
+_SPLIT = re.compile(r"(?<![a-z])(train|val|test)(?:id|idation|ing|set)?(?![a-z])")
+"""A split as a word of its own: `interval` and `latest` are none."""
+_ANNOTATIONS = (".json", ".ndjson", ".jsonl", ".xml", ".csv", ".txt")
 
 Places = dict[str, tuple[str, Path, tuple[str, ...]]]
 """Split -> its name in the folder, its folder, and the folders of A and B in it, or `.`."""
@@ -73,15 +79,18 @@ def _yolo(folder: Path) -> Found | None:
     if file is None:
         return None
     entries = {split: list(export.entries()) for split, export in open_yolo(file, folder).items()}
+    faults = [one for of in entries.values() for one in of if isinstance(one.record, UnusableError)]
     pictures = {split: [one.picture for one in of if one.picture and not one.record] for split, of in entries.items()}
     records = [one.record for of in entries.values() for one in of if isinstance(one.record, dict)]
     files = [folder / str(picture) for of in pictures.values() for picture in of]
     counts = {split: len(of) for split, of in pictures.items()}
+    if faults and not records:
+        raise UserError(f"--data {folder}: no label can be used; the first, {faults[0].number}: {faults[0].record}")
     return _annotated(folder, f"YOLO's {file.name}", {"annotations": file.name}, counts, records, files)
 
 
 def _coco(folder: Path) -> Found | None:
-    places = [one for one in (folder, folder / "annotations") if one.is_dir()]
+    places = [one for one in (folder, folder / "annotations", *(folder / name for name in SPLITS)) if one.is_dir()]
     by_split: dict[str, list[Path]] = {}
     for file in [file for one in places for file in sorted(one.glob("*.json")) if file.name[0] != "."]:
         if export := open_export(file, f"--data {folder}"):
@@ -89,8 +98,8 @@ def _coco(folder: Path) -> Found | None:
                 f"--data {folder}: {export.format}, {file.name}: write its entry as data/raw/README.md says"
             )
         if {"images", "annotations"} <= {key for key, _ in read_pairs(file)}:
-            split = next((split for word, split in SPLITS.items() if word in file.stem.lower()), TRAIN)
-            by_split.setdefault(split, []).append(file)
+            word = _SPLIT.search(file.relative_to(folder).as_posix().lower())
+            by_split.setdefault(SPLITS[word[1]] if word else TRAIN, []).append(file)
     if not by_split:
         return None
     by_split = {split: by_split[split] for split in in_order(by_split)}
@@ -101,8 +110,9 @@ def _coco(folder: Path) -> Found | None:
             raise UserError(f"--data {folder}: {both} are annotations of one split; leave one of them in the folder")
     records, pictures, counts, images = list[Any](), list[Path](), dict[str, int](), dict[str, str]()
     for split, (file,) in by_split.items():
-        names = [str(one.get("file_name")) for one in read_records(file, "images") if isinstance(one, dict)]
-        images[split], counts[split] = _place_of(folder, names), len(names)
+        said = [str(one.get("file_name")) for one in read_records(file, "images") if isinstance(one, dict)]
+        images[split], names = _place_of(folder, file, said)
+        counts[split] = len(names)
         pictures += [folder / images[split] / name for name in names]
         records += [one for one in read_records(file, "annotations") if isinstance(one, dict)]
     paths = {split: file.relative_to(folder).as_posix() for split, (file,) in by_split.items()}
@@ -113,13 +123,20 @@ def _coco(folder: Path) -> Found | None:
     return _annotated(folder, "COCO's JSON", section, counts, records, pictures)
 
 
-def _place_of(folder: Path, names: Sequence[str]) -> str:
-    """Return the folder of pictures, relative to `folder`; their names may have folders of another machine."""
+def _place_of(folder: Path, annotations: Path, names: Sequence[str]) -> tuple[str, list[str]]:
+    """Return the folder of pictures, relative to `folder`, and their names in it.
+
+    The names may have folders of another machine. Splits may have pictures of the same names, so the folder of the
+    annotations comes first, then those with its split in their path.
+    """
+    word = _SPLIT.search(annotations.relative_to(folder).as_posix().lower())
     below = [one for one in sorted(folder.rglob("*")) if one.is_dir()]
-    ends = [end for name in names[:1] for end in (name, Path(name).name)]
-    for place in (folder / "images", folder, *below):
-        if any((place / end).is_file() for end in ends):
-            return place.relative_to(folder).as_posix()
+    of_split = [one for one in below if word and word[0] in one.relative_to(folder).as_posix().lower()]
+    names = [name.replace("\\", "/") for name in names]
+    for place in (annotations.parent, annotations.parent / "images", *of_split, folder / "images", folder, *below):
+        for ends in (names, [Path(name).name for name in names]):
+            if ends and (place / ends[0]).is_file():
+                return place.relative_to(folder).as_posix(), ends
     raise UserError(f"--data {folder}: the annotations name {', '.join(names[:1]) or 'no picture'}, which is not there")
 
 
@@ -205,7 +222,33 @@ def _pictures(folder: Path) -> Found:
         if videos:
             raise _of_video(folder, videos[0])
         raise UserError(f"--data {folder}: no pictures ({', '.join(SUFFIXES)}) and no annotations; bring data there")
-    return _of_singles(folder, names, files)
+    found = _of_singles(folder, names, files)
+    return found._replace(seen=(*found.seen, *_left_out(folder)))
+
+
+def _left_out(folder: Path) -> list[str]:
+    """Return lines about files beside plain pictures, and what to do about those that look like annotations."""
+    left_out = Counter[str]()
+    counted = sum(1 for _ in picture_files(folder, left_out))
+    lines = [left_out_line(left_out)] if left_out else []
+    for suffix in _ANNOTATIONS:
+        fewest = counted / 2 if suffix == ".txt" else 1  # a README.txt is no label
+        if left_out[f"files of {suffix}"] >= fewest:
+            files = (one.relative_to(folder) for one in sorted(folder.rglob("*")) if one.suffix.lower() == suffix)
+            first = next(one for one in files if not any(part.startswith(".") for part in one.parts))
+            lines += [line] if (line := _why_not_read(folder / first)) else []
+    return lines
+
+
+def _why_not_read(file: Path) -> str | None:
+    """Return what annotations beside plain pictures are, and what to do; None for other files."""
+    try:
+        export = open_export(file, "not read")
+        if export or {"images", "annotations"} <= {key for key, _ in read_pairs(file)}:
+            return f"not read: {file.name}: {export.format if export else 'COCO JSON'}; name its folder to use it"
+    except UserError as error:
+        return str(error)
+    return None
 
 
 def _of_singles(folder: Path, names: dict[str, str], files: dict[str, list[Path]]) -> Found:

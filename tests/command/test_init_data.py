@@ -69,6 +69,28 @@ def boxes(folder: Path) -> None:
     (folder / "persons.json").write_text(json.dumps(content))
 
 
+def latest(folder: Path) -> None:
+    coco(folder)
+    (folder / "persons.json").rename(folder / "latest_intervals.json")
+
+
+def roboflow(folder: Path) -> None:
+    for split in ("train", "valid", "test"):
+        coco(folder / split)
+        (folder / split / "persons.json").rename(folder / split / "_annotations.coco.json")
+        for picture in (folder / split / "images").iterdir():
+            picture.rename(folder / split / picture.name)
+        (folder / split / "images").rmdir()
+
+
+def windows(folder: Path) -> None:
+    coco(folder)
+    content = json.loads((folder / "persons.json").read_text())
+    for one in content["images"]:
+        one["file_name"] = f"images\\{one['file_name']}"
+    (folder / "persons.json").write_text(json.dumps(content))
+
+
 def yolo(folder: Path) -> None:
     (folder / "data.yaml").write_text("names: [cup]\ntrain: images/train\nval: images/val\n")
     for split, count in (("train", COUNT), ("val", 4)):
@@ -112,6 +134,20 @@ FOUND = {
     coco: ("pose", "coco", {
         "images": "images", "annotations": "persons.json", "shares": {"validation": 0.2, "test": 0.2}
     }, r"COCO's JSON: 24 annotations \(24 with joints\) in 24 pictures, 60 x 80", {"side": 161}),
+    latest: ("pose", "coco", {
+        "images": "images", "annotations": "latest_intervals.json", "shares": {"validation": 0.2, "test": 0.2}
+    }, r"24 annotations \(24 with joints\) in 24 pictures", {}),
+    roboflow: ("pose", "coco", {
+        "images": {"train": "train", "validation": "valid", "test": "test"},
+        "annotations": {
+            "train": "train/_annotations.coco.json",
+            "validation": "valid/_annotations.coco.json",
+            "test": "test/_annotations.coco.json",
+        },
+    }, r"in 72 pictures \(train 24, validation 24, test 24\), 60 x 80", {}),
+    windows: ("pose", "coco", {
+        "images": ".", "annotations": "persons.json", "shares": {"validation": 0.2, "test": 0.2}
+    }, r"24 annotations \(24 with joints\) in 24 pictures, 60 x 80", {}),
     boxes: ("detection", "coco", {
         "images": "images", "annotations": "persons.json", "shares": {"validation": 0.2, "test": 0.2}
     }, r"COCO's JSON: 24 annotations, boxes without joints in 24 pictures", {"side": 161}),
@@ -176,6 +212,28 @@ def test_a_project_on_own_data(
         assert run(check.main, []) == 0, capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("files", "told"),
+    [
+        ({"a.heic": "", "b.HEIC": "", "c.mov": ""}, "left out: 2 files of .heic, 1 files of .mov"),
+        ({"a/1.xml": "<annotation>"}, "not read: 1.xml: XML; Pascal VOC's boxes of one picture; convert all of them"),
+        ({"a/b/1.json": '{"size": {}, "objects": []}'}, "not read: 1.json: Supervisely's own format"),
+        ({"a/b/1.json": '{"images": [], "annotations": []}'}, "not read: 1.json: COCO JSON; name its folder to use it"),
+        ({f"labels/{number}.txt": "0 1 1 1 1" for number in range(COUNT)}, "not read: 0.txt: a text file; if it is a"),
+        ({"README.txt": "my photos"}, "left out: 1 files of .txt"),
+    ],
+)  # fmt: skip
+def test_what_lies_beside_plain_pictures_is_told(files, told: str, tmp_path: Path, capsys) -> None:
+    pictures(tmp_path / "mine")
+    for name, text in files.items():
+        (tmp_path / "mine" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "mine" / name).write_text(text)
+    assert run(init.main, ["--data", "mine", "new"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert told in [line[: len(told)] for line in lines]
+    assert ("not read" in told) == any(line.startswith("not read: ") for line in lines)
+
+
 @pytest.mark.parametrize("folder", OF_REAL)
 def test_a_project_on_real_data(folder: str, capsys: pytest.CaptureFixture[str]) -> None:
     if not (data := REAL.with_name(folder)).is_dir():
@@ -190,6 +248,8 @@ def test_a_project_on_real_data(folder: str, capsys: pytest.CaptureFixture[str])
         (lambda folder: pictures(folder, 1), "found 1, and training needs at least 20 pictures, or pairs"),
         (video, r"clip\.mp4 is a video, and training takes pictures: `ffmpeg -i .*` writes one a second; name their"),
         (mixture, "YOLO's data.yaml: .*; and COCO's JSON: .*: name a folder that has one of them"),
+        (lambda folder: [yolo(folder), *(one.write_text("9 1 1 1 1") for one in folder.rglob("*.txt"))],
+            r"no label can be used; the first, labels/train/0\.txt: 1: class is not one of data\.yaml: 9"),
         (halves, r"12 of 24 pictures look like A\|B pairs side by side, the others like single ones; name a folder"),
         (lambda folder: (folder / "results.json").write_text('[{"image_id": 1, "bbox": [0, 0, 1, 1], "score": 1}]'),
             r"COCO results, results\.json: write its entry as data/raw/README\.md says"),
