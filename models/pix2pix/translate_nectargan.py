@@ -103,7 +103,7 @@ def _rates(t: Translation) -> None:
         constant, falling = t.get(f"{used}epochs", 100), t.get(f"{used}epochs_decay", 100)
         first, last = t.take(f"steps.{step}.optimizer.lr", f"{used}initial", 2e-4), t.get(f"{used}target", 0.0)
         keys = [f"{used}{key}" for key in ("epochs", "epochs_decay", "target")]
-        t.set(f"steps.{step}.lr_schedule", t.linear(constant, falling, batch, last / first), *keys)
+        t.set(f"steps.{step}.lr_schedule", t.linear(constant, falling, batch, last / first if first else 0.0), *keys)
         t.drop(f"steps.{step}.optimizer.fused")
     if not separate:
         same = "separate_lr_schedules is false: the discriminator has the generator's, there as here"

@@ -153,8 +153,8 @@ def _augment(t: Translation, prefix: str, boxes: bool) -> None:
 
 def _amounts(t: Translation, batch: int) -> int:
     """Return the steps of an epoch, whose last batch is dropped."""
-    parts, batches = t.get("--stride-apply", 1), t.get("--val-batches")
-    an_epoch = max(1, (t.get("--train-batches") or t.epochs(1, 1) // batch) // parts)
+    parts, batches = t.count("--stride-apply", 1), t.count("--val-batches")
+    an_epoch = max(1, (t.count("--train-batches") or t.epochs(1, 1) // t.count("--batch-size", batch)) // parts)
     if parts > 1:
         t.set("data.batch_size", batch * parts, "--batch-size", "--stride-apply")
         t.take("train.accumulation", "--stride-apply")

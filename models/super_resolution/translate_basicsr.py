@@ -131,8 +131,8 @@ def _splits(t: Translation) -> dict[str, str]:
 
 
 def _amounts(t: Translation) -> None:
-    batch, gpus = t.get("datasets.train.batch_size_per_gpu", 16), t.get("num_gpu")
-    parts = t.get("datasets.train.accum_iter", 1)
+    batch, gpus = t.count("datasets.train.batch_size_per_gpu", 16), t.get("num_gpu")
+    parts = t.count("datasets.train.accum_iter", 1)
     many = gpus if isinstance(gpus, int) and gpus > 0 else 1
     t.set("data.batch_size", batch * many * parts, "datasets.train.batch_size_per_gpu", "num_gpu")
     if parts > 1:

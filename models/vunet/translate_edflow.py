@@ -52,7 +52,7 @@ def translate(t: Translation) -> None:
 
 def _port(t: Translation) -> None:
     t.table("port")
-    batch = t.at("data")["batch_size"]
+    batch = t.count("batch_size", t.at("data")["batch_size"])
     t.take("evaluate.batch_size", "test_batch_size", batch)
     last = t.get("model_pars.final_act", False)
     t.set("networks.generator.convolution", "plain" if last else "normalised", "model_pars.final_act")
@@ -63,11 +63,11 @@ def _port(t: Translation) -> None:
     t.set("data.validation.people", {"split": "validation", "appearance": "other_view"}, "datasets.validation")
     t.drop("evaluate.data", "steps.generator.optimizer.fused", "steps.generator.lr_schedule")
     t.drop("train.evaluate_every", "train.evaluate_limit")
-    epochs, steps = t.get("num_epochs", 100), t.get("num_steps")
+    epochs, steps = t.get("num_epochs", 100), t.count("num_steps")
     if steps is None:  # edflow's epochs are not rounded up one by one
         steps = -(-epochs * t.epochs(1, 1) // batch)
     t.set("train.steps", steps, "num_epochs", "num_steps")
-    every = t.get("ckpt_freq") or t.epochs(1, batch)
+    every = t.count("ckpt_freq") or t.epochs(1, batch)
     t.set("runtime.checkpoint_every", every, "ckpt_freq")
     t.set("runtime.resume_every", every)
     active = [here for there, here in TRACKERS.items() if t.get(f"integrations.{there}.active", False)]

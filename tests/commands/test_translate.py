@@ -701,6 +701,17 @@ REFUSED = {
     "train.py --model pix2pix": ("it counts in epochs, figura in steps: add --examples N", []),
     "train.py --model pix2pix --lr fast": ("--lr: found 'fast', expected float, such as 0.0002", []),
     "{folder}/wrong.json": ("dataloader.batch_size: found 'many', expected int, such as 1", ["--examples", "4"]),
+    "train.py --model pix2pix \\\n --lr fast": ("train.py --model pix2pix   --lr fast: --lr: found", []),
+    "train.py --model pix2pix --batch_size 0": ("the size of a batch: found 0; expected a whole", ["--examples", "4"]),
+    "openpifpaf.train --dataset=cocokp --basenet=resnet18 --batch-size=0": (
+        "--batch-size: found 0; expected a whole number from 1",
+        ["--examples", "4"],
+    ),
+    "openpifpaf.train --dataset=cocokp --basenet=resnet18 --train-batches=all": (
+        "--train-batches: found 'all'; expected a whole number from 1",
+        [],
+    ),
+    "{folder}/zero.yaml": ("batch_size: found 0; expected a whole number from 1", ["--examples", "4"]),
     "{folder}/other.yaml": ("it has the keys some; expected those of", []),
     "{folder}/tag.yaml": ("a tag, which is not supported", []),
 }
@@ -710,6 +721,7 @@ REFUSED = {
 def test_what_cannot_be_translated_ends_in_one_line(source, tmp_path, capsys):
     (tmp_path / "wrong.json").write_text(json.dumps(CONFIG | {"dataloader": {"batch_size": "many"}}))
     (tmp_path / "other.yaml").write_text("some: 1\n")
+    (tmp_path / "zero.yaml").write_text(re.sub(r"(?m)^batch_size: \d+", "batch_size: 0", PRJOTI))
     (tmp_path / "tag.yaml").write_text("some: !!python/object/apply:os.system [ls]\n")
     part, options = REFUSED[source]
     assert run(main, [source.format(folder=tmp_path), "--output", str(tmp_path / "recipe.yaml"), *options]) == 1

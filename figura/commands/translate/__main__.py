@@ -98,7 +98,8 @@ def translated(source: str, examples: int | None, output: Path) -> Translation:
             raise UserError(f"{files[0]}: it has the keys {', '.join([*content][:8])}; expected those of {marks}")
         kind = told[0]
     own = tables[kind].said if systems[kind].overrides else given
-    translation = Translation(systems[kind], tables[kind], source, overrides(given, content, own), output, examples)
+    line = one_line(source.replace("\\\n", " "))
+    translation = Translation(systems[kind], tables[kind], line, overrides(given, content, own), output, examples)
     translation.program = program.removeprefix("openpifpaf.")
     if before:
         translation.remarks.append(f"in front of the command, and not taken over: {' '.join(before)}")

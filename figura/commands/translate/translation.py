@@ -64,6 +64,13 @@ class Translation:
             raise UserError(f"{self.source}: {key}: found {shown(value)}, expected {kind}, such as {shown(default)}")
         return value
 
+    def count(self, key: str, default: int | None = None) -> Any:
+        """Return a whole number from 1, or the default there. Raises UserError for another value."""
+        value = self.get(key, default)
+        if value is not None and (type(value) is not int or value < 1):
+            raise UserError(f"{self.source}: {key}: found {shown(value)}; expected a whole number from 1")
+        return value
+
     def read(self, *keys: str) -> None:
         """Count keys as read that need nothing here."""
         self.taken.update(keys)
@@ -139,7 +146,13 @@ class Translation:
         self.left[key] = reason
 
     def epochs(self, epochs: float, batch_size: int) -> int:
-        """Return the iterations of epochs whose last batch may be smaller. Raises UserError without `examples`."""
+        """Return the iterations of epochs whose last batch may be smaller.
+
+        Raises:
+            UserError: without `examples`, or for a batch of nothing.
+        """
+        if batch_size < 1:
+            raise UserError(f"{self.source}: the size of a batch: found {batch_size}; expected a whole number from 1")
         if self.examples is None:
             raise UserError(
                 f"{self.source}: it counts in epochs, figura in steps: add --examples N, the number of its training "
