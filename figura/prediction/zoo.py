@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from figura.base.errors import UserError, nearest
 from figura.systems import PROJECT
 
 ZOO = PROJECT / "weights/zoo"
@@ -15,6 +16,16 @@ def models() -> dict[str, str]:
 
 
 def model_path(run: Path) -> Path:
-    """Return the folder of the model that `run` names; `run` itself, if it is a path that exists or no name."""
-    named = ZOO / run
-    return named if len(run.parts) == 1 and not run.exists() and named.is_dir() else run
+    """Return the folder of the model that `run` names; `run` itself, if it is a path that exists or no name.
+
+    Raises:
+        UserError: it is a name, but neither a model's nor a folder's.
+    """
+    if len(run.parts) != 1 or run.exists():
+        return run
+    if (ZOO / run).is_dir():
+        return ZOO / run
+    raise UserError(
+        f"{run}: no such folder, and no model that ships{nearest(str(run), models())}; there are "
+        f"{', '.join(models())}; of your own, name the folder of the run, such as runs/pose"
+    )

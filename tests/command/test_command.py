@@ -114,13 +114,13 @@ def test_a_faulty_pipeline(
 def test_modules_of_the_current_folder_and_strangers(trusted: list[str], tmp_path: Path) -> None:
     """`python -m` puts the current folder on the path; figura takes it from there."""
     (tmp_path / "yaml.py").write_text("raise SystemExit('a stranger ran')\n")
-    words = ["predict", "recipe.yaml", "run", "a.png", "--output", "out", *trusted]
+    words = ["predict", "recipe.yaml", "runs/a", "a.png", "--output", "out", *trusted]
     done = subprocess.run(
         [sys.executable, "-m", "figura", *words],
         cwd=tmp_path, capture_output=True, text=True, check=False, env=os.environ | {"PYTHONPATH": str(ROOT)},
     )  # fmt: skip
     assert done.stderr == (
-        "error: run: no such folder; dvc repro, or dvc pull, makes runs/*\n" if trusted else "a stranger ran\n"
+        "error: runs/a: no such folder; dvc repro, or dvc pull, makes runs/*\n" if trusted else "a stranger ran\n"
     )
 
 

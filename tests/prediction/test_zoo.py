@@ -64,6 +64,13 @@ def test_a_folder_of_that_name_comes_first(shelf, tmp_path, capsys):
     assert "painter: no training has ended here" in capsys.readouterr().err
 
 
+def test_a_name_that_is_none_gets_those_there_are(shelf, capsys):
+    assert run(main, ["pointer", "my.png"]) == 1
+    assert "pointer: no such folder, and no model that ships (did you mean 'painter'?); there are painter; of" in (
+        capsys.readouterr().err
+    )
+
+
 def test_weights_are_halves_and_a_card_stays(shelf, tmp_path):
     trained = load_file(tmp_path / "project/run/model/painter.safetensors")
     shipped = load_file(shelf / "painter/painter.safetensors")
