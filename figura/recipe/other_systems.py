@@ -8,6 +8,9 @@ from figura.base.errors import REPRO
 
 HINTS: dict[str, dict[str, str]] = {
     "key": {
+        "extends _base_ defaults": (
+            "`extends` in a section or an entry, as in `losses: {extends: recipes/pose.yaml#losses}`"
+        ),
         # duration and learning rate
         "niter n_iter max_iter max_steps num_steps": "`train.steps` (iterations) or `train.epochs`",
         "num_epochs n_epochs": "`train.epochs`",
