@@ -1,5 +1,6 @@
 """`figura describe`: what is printed of real recipes, against sizes by hand; pictures are written and repeatable."""
 
+import gc
 import re
 from itertools import accumulate
 from pathlib import Path
@@ -180,6 +181,7 @@ def test_memory_is_that_of_a_real_step(file, root, tmp_path, monkeypatch, capsys
     case.file.write_text(to_yaml(toy.changed({"data.common.root": root}, toy.shipped(file))))
     main([str(case.file)])
     estimated = float(re.search(r"; together ([\d.,]+) MiB", capsys.readouterr().out)[1])
+    gc.collect()  # what earlier tests left would be freed in between
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiled:
         training = start(case.recipe(checkout=tmp_path), tmp_path / "run")
         training.step()  # makes the optimizers' states
