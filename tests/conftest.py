@@ -5,6 +5,7 @@ if "FIGURA_TEST_GPU" not in os.environ:  # set for `-m gpu` alone
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
 os.environ["FIGURA_STATES"] = "off"  # two runs that are compared must both train
 
+import pickle
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
@@ -17,6 +18,7 @@ from accelerate.state import AcceleratorState
 from pipeline.project import made_once, shared_by_workers
 from real_people import prepare_real
 
+from figura.base import yaml12
 from figura.pipeline.closure import words_of
 from figura.training import process_record, provenance
 
@@ -69,6 +71,16 @@ def one_code_version() -> Iterator[None]:
         patch.setattr(provenance, "code_version", code)
         patch.setattr(provenance, "package_versions", cache(provenance.package_versions))
         patch.setattr(process_record, "git", lambda *arguments: git(Path.cwd(), *arguments))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def texts_parsed_once() -> Iterator[None]:
+    """A recipe takes tenths of a second to parse, and many tests read the same; each reader gets values of its own."""
+    parse = yaml12.parse_yaml
+    parsed = cache(lambda text, source: pickle.dumps(parse(text, source)))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(yaml12, "parse_yaml", lambda text, source: pickle.loads(parsed(text, source)))
         yield
 
 
