@@ -18,6 +18,7 @@ from prepared_files import content, rows, write_entry
 from figura.base.exit_status import run
 from figura.formats.coco import KEYPOINTS, SKELETON
 from figura.formats.skeletons import COCO
+from figura.preparation import people_sheet
 from stages.prepare import main
 
 pytestmark = pytest.mark.usefixtures("project")
@@ -66,8 +67,9 @@ def document():
 
 
 @pytest.fixture
-def prepare(capsys):
+def prepare(capsys, monkeypatch):
     """A function that prepares a changed document; it returns what came of it."""
+    monkeypatch.setattr(people_sheet, "_SIDE", 32)  # a sheet of usual size would take half of the time
 
     def prepare(change=None, max_rejected=0.0, pictures=None, **section):
         Path("raw/images").mkdir(parents=True)
