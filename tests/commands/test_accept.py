@@ -2,7 +2,6 @@
 
 import math
 import shutil
-import sys
 import zipfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -12,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 import toy
+from pipeline.preloaded import preloaded
 from trainings import QUIET, trained
 
 from figura.base.pictures import encode_png
@@ -26,7 +26,6 @@ from figura.pipeline.dag import Instance
 
 ROOT = Path(__file__).parents[2]
 STEPS, COUNT = 60, 6
-TODAY = Side(ROOT, sys.executable, "today's code")
 FREEZE = {"type": "figura.callbacks.Freeze", "network": "painter", "until": 35, "modules": ["last"]}
 FADING = {"type": "Step", "at": [45], "values": [0.1, 0.0]}
 CHANGES = QUIET | {
@@ -76,7 +75,7 @@ class Compared:
         write_dump(trainer.recipe, dict(trainer.networks.ema), self.run / "dump")
         self.plan = Plan(content, self.recipe, self.run, COUNT, folder / "plan")
         self.old = {
-            stage: self.done(stage, TODAY, folder / "old" / stage) for stage in ("train", "eval_dump", "metrics")
+            stage: self.done(stage, side(ROOT), folder / "old" / stage) for stage in ("train", "eval_dump", "metrics")
         }
 
     def done(self, stage: str, side: Side, folder: Path) -> Path:
@@ -105,6 +104,11 @@ def compared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Compared]:
         yield Compared(folder)
 
 
+def side(folder: Path) -> Side:
+    """Return the code in a folder, run in processes that need not load PyTorch anew."""
+    return Side(folder, f"{preloaded()}/python", "the code")
+
+
 def planted(change: dict[str, str], folder: Path) -> Side:
     """Return the code with a change."""
     for name in ("figura", "models", "stages"):
@@ -113,7 +117,7 @@ def planted(change: dict[str, str], folder: Path) -> Side:
     text = file.read_text()
     assert text.count(change["old"]) == 1
     file.write_text(text.replace(change["old"], change["new"]))
-    return Side(folder, sys.executable, "the new code")
+    return side(folder)
 
 
 @pytest.mark.parametrize(
@@ -134,7 +138,7 @@ def test_several_processes_are_compared_with_as_many(compared: Compared, tmp_pat
     visits = [compared.plan.visits[0], compared.plan.visits[-1]]
     for folder in folders:
         folder.mkdir()
-        run_visits(compared.plan, visits, TODAY, folder)
+        run_visits(compared.plan, visits, side(ROOT), folder)
     compared.plan.processes = 1
     assert [difference(one, *folders) for one in visits] == [None, None]
     assert difference(visits[0], compared.old["train"], folders[0]) is not None  # which rounds otherwise

@@ -1,4 +1,4 @@
-"""`python -m`, `dvc` and `figura`, forked from a process that has loaded PyTorch, DVC and other installed packages.
+"""`python -m`, `python -P`, `dvc` and `figura`, forked from a process that has loaded PyTorch, DVC and other packages.
 
 To load them takes most of the time of most commands. Each command loads the code of figura from its own project.
 """
@@ -23,18 +23,20 @@ from pathlib import Path
 
 PACKAGES = (
     "accelerate", "celery", "cv2", "dvc.commands.repro", "dvc.repo.experiments.queue.celery", "matplotlib.pyplot",
-    "numba", "pandas", "pycocotools.mask", "pydantic", "ruamel.yaml", "safetensors.torch", "torch", "tqdm",
+    "numba", "pandas", "pycocotools.mask", "pydantic", "ruamel.yaml", "safetensors.torch", "torch",
+    "torch._inductor.config",  # which a training loads as it asks for deterministic algorithms
+    "tqdm",
 )  # fmt: skip
 COMMAND = """#!{python} -IS
 import _socket, array, marshal, os, sys
 
 arguments = sys.argv[1:] if sys.argv[0].endswith("/python") else ["-m", os.path.basename(sys.argv[0]), *sys.argv[1:]]
-if arguments[:1] != ["-m"] or os.environ.get("OMP_NUM_THREADS") != "1":
+if arguments[:1] not in (["-m"], ["-P"]) or os.environ.get("OMP_NUM_THREADS") != "1":
     os.execv({python!r}, [{python!r}, *arguments])
 server = _socket.socket(_socket.AF_UNIX)
 server.connect({address!r})
 server.sendmsg([b"0"], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, array.array("i", [0, 1, 2]))])
-server.sendall(marshal.dumps((arguments[1:], os.getcwd(), dict(os.environ))))
+server.sendall(marshal.dumps((arguments, os.getcwd(), dict(os.environ))))
 server.shutdown(_socket.SHUT_WR)
 os._exit(server.recv(1)[0])
 """
@@ -85,21 +87,26 @@ def serve() -> None:
 
 
 def be_the_command(connection: socket.socket, folder: Path, path: list[str]) -> None:
-    """Run a module as `python -m` does, and end this process."""
+    """Run a module as `python -m` does, or a file as `python -P`, and end this process."""
     _, descriptors, *_ = socket.recv_fds(connection, 1, 3)
     with connection.makefile("rb") as file:
-        (module, *arguments), current, environment = marshal.load(file)  # a test sends it
+        (option, program, *arguments), current, environment = marshal.load(file)  # a test sends it
     for number, descriptor in enumerate(descriptors):
         os.dup2(descriptor, number)
         os.close(descriptor)
     os.chdir(current)
     os.environ.clear()
     os.environ.update(environment)
-    sys.executable, sys.argv, sys.orig_argv = str(folder / "python"), ["", *arguments], ["", "-m", module, *arguments]
-    sys.path[:] = [current, *filter(None, environment.get("PYTHONPATH", "").split(os.pathsep)), *path]
+    sys.executable, sys.argv = str(folder / "python"), ["", *arguments]
+    sys.orig_argv = ["", option, program, *arguments]
+    own = filter(None, environment.get("PYTHONPATH", "").split(os.pathsep))
+    sys.path[:] = [*([current] if option == "-m" else []), *own, *path]
     status = 1
     try:
-        runpy.run_module(module, run_name="__main__", alter_sys=True)
+        if option == "-m":
+            runpy.run_module(program, run_name="__main__", alter_sys=True)
+        else:
+            runpy.run_path(program, run_name="__main__")
         status = 0
     except SystemExit as end:
         status = exit_status(end.code)
