@@ -38,11 +38,14 @@ LONGEST = (
     "reliability/test_damage.py",
     "reliability/test_disks.py",
     "reliability/test_hostile.py",
+    "commands/test_accept.py",
     "recipe/test_published.py",
     "pipeline/test_tracked.py",
     "pipeline/test_recipes_of_pages.py",
     "pipeline/test_real_data.py",
     "commands/test_overfit_pose.py",
+    "commands/test_export.py",
+    "commands/test_describe.py",
     "pose/test_pose_network.py",
 )
 
