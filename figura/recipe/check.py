@@ -102,7 +102,7 @@ class RecipeCheck:
             for group, options in step.groups.items():
                 self._group(optimizer, options, f"steps.{name}.groups.{group}")
             if step.lr_schedule is not None:
-                build_schedule(step.lr_schedule, f"steps.{name}.lr_schedule", self.errors)
+                self._rates(step.lr_schedule, f"steps.{name}.lr_schedule")
         for name, entry in self.recipe.networks.items():
             if name not in trained and name not in self.recipe.starts_from() and entry.weights != OWN:
                 remedy = f"if its type brings its own, write `weights: {OWN}`"
@@ -123,6 +123,15 @@ class RecipeCheck:
             if entry.arguments.get("lr") == 0 and not step.groups:
                 self.errors.add(f"{key}.lr", "found 0, by which the step learns nothing; a rate is above 0")
         return kind
+
+    def _rates(self, entry: Declaration, key: str) -> None:
+        schedule, last = build_schedule(entry, key, self.errors), self.recipe.train.steps or 0
+        if schedule is None:
+            return
+        factors = {step: schedule(step) for step in (0, *schedule.knots, *range(0, last, last // 1000 + 1))}
+        lowest = min(factors, key=factors.__getitem__)
+        if factors[lowest] < 0:
+            self.errors.add(key, f"is {factors[lowest]:g} at step {lowest}, by which losses grow; a rate is 0 or more")
 
     def _group(self, optimizer: type[torch.optim.Optimizer] | None, group: Group, key: str) -> None:
         try:

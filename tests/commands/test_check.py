@@ -50,6 +50,10 @@ OPTIMIZER = "steps.G.optimizer"
     [
         ({f"{OPTIMIZER}.lr": -1.0}, f"{OPTIMIZER}: torch.optim.Adam: Invalid learning rate: -1.0"),
         ({f"{OPTIMIZER}.lr": 0}, f"{OPTIMIZER}.lr: found 0, by which the step learns nothing; a rate is above 0"),
+        ({"steps.G.lr_schedule": {"type": "Linear", "start": 0, "end": 9, "from": 1.0, "to": -0.5}},
+         "steps.G.lr_schedule: is -0.5 at step 9, by which losses grow; a rate is 0 or more"),
+        ({"steps.G.lr_schedule": {"type": "Sine", "start": 0, "period": 400, "low": -1.0, "high": 1.0}},
+         "steps.G.lr_schedule: is -1 at step 200, by which losses grow; a rate is 0 or more"),
         ({f"{OPTIMIZER}.betas": [0.9, 1.0]}, f"{OPTIMIZER}: torch.optim.Adam: Invalid beta parameter at index 1: 1.0"),
         ({"networks.generator.weights": "weights/painter/start/none.safetensors"},
          "networks.generator.weights: weights/painter/start/none.safetensors: no such file"),
