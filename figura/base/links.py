@@ -10,8 +10,8 @@ from figura.base.files import cache_around
 def real_path(path: Path, root: Path) -> Path | None:
     """Return a path with links resolved; None if it is outside of a folder.
 
-    A link into the pipeline's cache around the folder (`cache.type symlink`) is a file of its own, at the
-    path of the link: equal files have one place in the cache.
+    A link into the pipeline's cache around the folder (`cache.type symlink`) is a file of its own, at the path of the
+    link: equal files have one place in the cache.
 
     Raises:
         ValueError, OSError: no file can have this name.

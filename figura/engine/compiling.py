@@ -24,7 +24,7 @@ def compile_networks(networks: Mapping[str, nn.Module], losses: Mapping[str, Los
     Args:
         networks: prepared networks, by name.
         losses: losses of all steps, by name.
-        recipe: of the networks.
+        recipe: says which networks are checkpointed.
 
     Raises:
         UserError: a network is checkpointed, a loss differentiates networks twice, or this machine cannot compile.

@@ -1,4 +1,4 @@
-"""Words the advice about a split that a dataset lacks."""
+"""Advice about a split that a dataset lacks."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Words: warnings about settings that are likely mistakes, and what to do about updates that are not finite."""
+"""Warnings about settings that are likely mistakes, and what to do about updates that are not finite."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -15,9 +15,9 @@ from torch import nn
 
 from figura.base.errors import UserError
 from models.pose.heads import CompositeHead
-from models.pose.pose_network import PoseNetwork
-from models.pose.resnet import ResNet
-from models.pose.shufflenet import Unit, interleave
+from models.pose.pose_network import IMPORTED_FOR, PoseNetwork
+from models.pose.resnet import STAGES, ResNet
+from models.pose.shufflenet import DEPTHS, Unit, interleave
 from models.pose.small_resnet import Residual
 
 COMPONENTS = {"cif": 5, "caf": 8, "cifdet": 6}
@@ -158,6 +158,11 @@ OPTIONS = [
 def network(name, heads=None, meta=True, batch_norm_eps=1e-3, **options):
     with torch.device("meta" if meta else "cpu"):
         return PoseNetwork(backbone={"name": name, **options}, heads=heads or COCO_HEADS, batch_norm_eps=batch_norm_eps)
+
+
+def test_every_depth_has_a_name() -> None:
+    assert IMPORTED_FOR[".resnet"] == tuple(f"resnet{depth}" for depth in STAGES)
+    assert IMPORTED_FOR[".shufflenet"] == tuple(f"shufflenetv2k{depth}" for depth in DEPTHS)
 
 
 @pytest.mark.parametrize(("name", "options", "stride", "channels"), OPTIONS)
