@@ -192,14 +192,18 @@ def constants(code: bytes) -> dict[str, tuple[str, ...]]:
 def _seen(roots: list[str], params: list[str]) -> list[Any]:
     """Return what the manifests depend on: sizes and times of all files below `roots`, and of params files.
 
-    A new file beside them may shadow a module, a new installed package may have another version.
+    A new file beside them may shadow a module, a new installed package may have another version. The folder of the
+    command that asks, which Python puts on its path, does not count: `figura` and `python -m stages.code` have others.
     """
     files = [str(PIPELINE), "data/params.yaml", *params, *sorted(map(str, FOLDER.glob("*.json")))]
     for root in roots:
         files += [root] if os.path.isfile(root) else sorted(_files(root))
     stats = [os.stat(file) for file in files if os.path.exists(file)]
     beside = sorted(name for name in os.listdir() if name[0] != ".")
-    site = [os.stat(path).st_mtime_ns for path in sys.path if os.path.isdir(path) and not os.path.samefile(path, ".")]
+    script = getattr(sys.modules["__main__"], "__file__", None) or "."
+    own = {os.getcwd(), os.path.dirname(os.path.realpath(script))}
+    paths = (path for path in sys.path if os.path.isdir(path) and os.path.realpath(path) not in own)
+    site = [os.stat(path).st_mtime_ns for path in paths]
     return [sys.version, beside, site, files, [[one.st_size, one.st_mtime_ns, one.st_ctime_ns] for one in stats]]
 
 

@@ -3,6 +3,7 @@
 import ast
 import json
 import os
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -257,6 +258,20 @@ def test_only_what_changed_is_written(project: Path) -> None:
         assert refreshed(project) == "code/train-a.json\n"
         assert manifest.read_text() == text
         assert not (project / "code/train-gone.json").exists()
+
+
+def test_a_script_keeps_what_a_module_noted(project: Path) -> None:
+    """Python puts the script's folder on its path, and the current one for `python -m`."""
+    (project / "scripts").mkdir()
+    (project / "noted.py").write_text(
+        "import sys\nfrom figura.pipeline.manifests import refresh\nsys.argv[0] = 'figura why'\nrefresh()\n"
+    )
+    shutil.copy(project / "noted.py", project / "scripts/noted.py")
+    index, times = project / ".dvc/tmp/figura/index.json", set()
+    for started in (["-m", "noted"], ["scripts/noted.py"], ["-m", "noted"]):
+        subprocess.run([sys.executable, *started], env=os.environ | {"PYTHONPATH": str(ROOT)}, check=True)
+        times.add(index.stat().st_mtime_ns)
+    assert len(times) == 1
 
 
 def test_a_manifest_that_a_running_stage_reads_stays(project: Path) -> None:
