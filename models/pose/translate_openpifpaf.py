@@ -99,7 +99,8 @@ def _heads(t: Translation, dataset: str, boxes: bool) -> None:
         for detect in ("steps.network.injectors.", people):
             t.set(f"{detect}detect.outputs.caf25", "caf25")
         t.set(f"{people}people.dense", "caf25", f"--{dataset}-with-dense")
-    lambdas, parts = t.get("--lambdas") or [1.0] * len(kinds), t.get("--component-lambdas")
+    lambdas = t.numbers("--lambdas", [1.0] * len(kinds))
+    parts = t.numbers("--component-lambdas", [1.0] * 3 * len(kinds)) if "--component-lambdas" in t.given else []
     for place, (name, kind) in enumerate(kinds.items()):
         head, target, loss = kind.get("kind", name), f"data.common.heads.{name}", f"losses.{name}"
         t.set(target, {**kind, "stride": stride}, f"--{dataset}-upsample")
@@ -185,7 +186,7 @@ def _optimize(t: Translation, an_epoch: int) -> None:
     schedules: dict[str, Any] = {}
     if rise:
         schedules["warm_up"] = {"type": "WarmUp", "steps": round(rise), "from": from_, "shape": "exponential"}
-    if at := [round(epoch * an_epoch) for epoch in t.get("--lr-decay", [])]:
+    if at := [round(epoch * an_epoch) for epoch in t.numbers("--lr-decay")]:
         schedules["decay"] = {"type": "Decay", "at": at, "factor": factor, "over": round(over)}
     schedule = {"type": "Product", "of": schedules} if schedules else {"type": "Constant", "value": 1.0}
     t.set(f"{STEP}lr_schedule", schedule, "--lr-decay", "--lr-warm-up-epochs")

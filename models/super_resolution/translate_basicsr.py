@@ -8,6 +8,7 @@ from figura.commands.translate.translation import Translation
 
 SYSTEM = System(
     "BasicSR, traiNNer-redux", frozenset({"network_g"}), r"(.*/)?(train|test)\.py", frozenset({"-opt"}),
+    several=frozenset({"--force_yml"}),
     row=lambda key: re.sub(r"\.\d+\.|\.(val|test)_\d+\.", lambda found: f".{found[1] or '*'}.", key),
 )  # fmt: skip
 MODELS = ("SRModel", "SRGANModel", "ESRGANModel", "RealESRNetModel", "RealESRGANModel", "SwinIRModel", "")
@@ -37,6 +38,8 @@ AVERAGES = {"vanilla": "relativistic_average"} | {kind: f"relativistic_average_{
 SCHEDULES = {"MultiStepLR": "Decay", "MultiStepRestartLR": "Decay"} | dict.fromkeys(
     ("CosineAnnealingRestartLR", "CosineAnnealingLR_Restart"), "CosineRestarts"
 )
+SHAPES = {"iso": "gaussian", "aniso": "gaussian", "generalized_iso": "generalised", "generalized_aniso": "generalised",
+          "plateau_iso": "plateau", "plateau_aniso": "plateau"}  # fmt: skip
 KERNELS = {"nearest-exact": "nearest"} | {name: name for name in ("area", "bilinear", "bicubic", "lanczos")}
 LAYERS = {"conv1_2": 0.1, "conv2_2": 0.1, "conv3_4": 1.0, "conv4_4": 1.0, "conv5_4": 1.0}
 OLD_LOSSES = {"pixel_opt": "L1Loss", "perceptual_opt": "PerceptualLoss", "gan_opt": "GANLoss", "ldl_opt": "ldlloss"}
@@ -105,7 +108,7 @@ def _data(t: Translation) -> None:
             folder = t.get(key)
             if isinstance(folder, list):
                 t.leave(key, "the first of these folders; put them all below one")
-                folder = folder[0]
+                folder = folder[0] if folder else None
             if not (degraded and suffix):
                 images[f"{split}{suffix}"] = t.below(folder or f"{split}{suffix}", f"{split}{suffix}")
     if degraded:
@@ -148,12 +151,13 @@ def _amounts(t: Translation) -> None:
 
 def _shares(t: Translation, end: str) -> tuple[dict[str, float], float]:
     """Return the shares of a blur's shapes, and that of anisotropic ones."""
-    names = t.get(f"datasets.train.kernel_list{end}", ["iso"])
-    chances = dict(zip(names, t.get(f"datasets.train.kernel_prob{end}", [1.0]), strict=True))
-    shapes = {"gaussian": "", "generalised": "generalized_", "plateau": "plateau_"}
-    sums = {here: sum(chances.get(f"{there}{one}", 0.0) for one in ("iso", "aniso")) for here, there in shapes.items()}
-    skewed = sum(chance for name, chance in chances.items() if name.endswith("aniso"))
-    return {here: round(one, 6) for here, one in sums.items() if one}, round(skewed / sum(chances.values()), 6)
+    key, sums, skewed = f"datasets.train.kernel_list{end}", dict.fromkeys(SHAPES.values(), 0.0), 0.0
+    names = t.get(key, ["iso"])
+    for name, chance in zip(names, t.numbers(f"datasets.train.kernel_prob{end}", [1.0] * len(names)), strict=False):
+        sums[t.choice(key, name, SHAPES)] += chance
+        skewed += chance if name.endswith("aniso") else 0.0
+    whole = sum(sums.values()) or 1.0
+    return {here: round(one, 6) for here, one in sums.items() if one}, round(skewed / whole, 6)
 
 
 def _round(t: Translation, end: str, of: str) -> dict[str, Any]:
@@ -161,20 +165,21 @@ def _round(t: Translation, end: str, of: str) -> dict[str, Any]:
     shapes, skewed = _shares(t, end)
     blur = "second_blur_prob" if end and "second_blur_prob" in t.given else f"blur_prob{end}"
     found: dict[str, Any] = {
-        "blur": {"chance": t.get(blur, 1.0), "sigma": t.get(f"{data}blur_sigma{end}", [0.2, 3.0]),
-                 "anisotropic": skewed, "shapes": shapes, "generalised": t.get(f"{data}betag_range{end}", [0.5, 4.0]),
-                 "plateau": t.get(f"{data}betap_range{end}", [1.0, 2.0])},
+        "blur": {"chance": t.get(blur, 1.0), "sigma": t.numbers(f"{data}blur_sigma{end}", [0.2, 3.0]),
+                 "anisotropic": skewed, "shapes": shapes,
+                 "generalised": t.numbers(f"{data}betag_range{end}", [0.5, 4.0]),
+                 "plateau": t.numbers(f"{data}betap_range{end}", [1.0, 2.0])},
         "sinc": {"chance": t.get(f"{data}sinc_prob{end}", 0.1), "cutoff": [0.2, 1.0]},
     }  # fmt: skip
-    up, down, keep = t.get(f"resize_prob{end}", [0.2, 0.7, 0.1])
+    up, down, keep = t.numbers(f"resize_prob{end}", [0.2, 0.7, 0.1])
     found["resize"] = {
-        "of": of, "chance": round(1 - keep, 6), "smaller": round(down / (up + down), 6),
-        "factor": t.get(f"resize_range{end}", [0.15, 1.5]), "kernels": _kernels(t, end),
+        "of": of, "chance": round(1 - keep, 6), "smaller": round(down / (up + down or 1), 6),
+        "factor": t.numbers(f"resize_range{end}", [0.15, 1.5]), "kernels": _kernels(t, end),
     }  # fmt: skip
-    normal, levels = t.get(f"gaussian_noise_prob{end}", 0.5), t.get(f"noise_range{end}", [1, 30])
+    normal, levels = t.get(f"gaussian_noise_prob{end}", 0.5), t.numbers(f"noise_range{end}", [1, 30])
     if levels[1]:
         found["gaussian_noise"] = {"chance": float(normal), "std": [round(one / 255, 6) for one in levels]}
-    scales = t.get(f"poisson_scale_range{end}", [0.05, 3.0])
+    scales = t.numbers(f"poisson_scale_range{end}", [0.05, 3.0])
     if scales[1]:
         photons = [max(1.0, round(255 / scales[1] ** 2, 3)), min(1.0e5, 255 / max(scales[0], 1e-3) ** 2)]
         found["shot_noise"] = {"chance": round(1 - normal, 6), "photons": photons}
@@ -183,9 +188,9 @@ def _round(t: Translation, end: str, of: str) -> dict[str, Any]:
 
 def _kernels(t: Translation, end: str) -> dict[str, float]:
     names = t.get(f"resize_mode_list{end}", ["area", "bilinear", "bicubic"])
-    chances = t.get(f"resize_mode_prob{end}", [1.0] * len(names))
+    chances = t.numbers(f"resize_mode_prob{end}", [1.0] * len(names))
     kernels = [t.choice(f"resize_mode_list{end}", name, KERNELS) for name in names]
-    return dict(zip(kernels, map(float, chances), strict=True))
+    return dict(zip(kernels, map(float, chances), strict=False))
 
 
 def _degrade(t: Translation) -> None:
@@ -194,7 +199,7 @@ def _degrade(t: Translation) -> None:
     if chance := t.get("datasets.train.final_sinc_prob", 0.8):
         final["sinc"] = {"chance": chance, "cutoff": [0.33, 1.0]}
     for end, place in (("", rounds[0]), ("2", final)):
-        quality = t.get(f"jpeg_range{end}", [30, 95])
+        quality = t.numbers(f"jpeg_range{end}", [30, 95])
         if chance := float(t.get(f"jpeg_prob{end}", 1.0)):
             place["compression"] = {"chance": chance, "type": "jpeg", "quality": quality}
     t.set("data.common.degradation", final, "resize_prob", "jpeg_range")
@@ -285,7 +290,7 @@ def _loss(t: Translation, place: str, kind: str, model: str) -> None:
 
 def _perceptual(t: Translation, place: str, key: str, rest: dict[str, Any]) -> None:
     before = f"{place}layer_weights."
-    layers = {name: float(t.get(f"{before}{name}")) for name in t.names(before)} or LAYERS
+    layers = {name: t.get(f"{before}{name}", 1.0) for name in t.names(before)} or LAYERS
     offered = {f"relu{'5_2' if name > 'conv5_2' else name[4:]}": weight for name, weight in layers.items()}
     if any(name > "conv5_2" for name in layers):
         t.remarks.append("features of conv5_4: relu5_2 is the last here, and all are after the activation")
@@ -327,7 +332,7 @@ def adversarial(kind: str, role: str, real: str, fake: str) -> dict[str, dict[st
 def _learn(t: Translation, step: str, place: str) -> None:
     kind, rate = t.get(f"{place}type", "Adam"), t.get(f"{place}lr", 1e-4)
     settings = {key: t.get(f"{place}{key}") for key in t.names(place) if key not in ("type", "lr")}
-    settings["weight_decay"] = float(settings.get("weight_decay", 0.0))
+    settings["weight_decay"] = t.get(f"{place}weight_decay", 0.0)
     t.set(f"steps.{step}.optimizer", {"type": f"torch.optim.{kind}", "lr": rate, **settings}, f"{place}type")
     names = ("type", "milestones", "gamma", "periods", "restart_weights", "eta_min")
     found = schedule(t, rate, *(f"train.scheduler.{name}" for name in names))
@@ -339,11 +344,11 @@ def schedule(
 ) -> dict[str, Any]:
     """Return the schedule of a rate, from the keys that say its kind and settings; `others` are those of cosines."""
     if t.pick(kind, "MultiStepLR", SCHEDULES) == "Decay":
-        found = {"type": "Decay", "at": t.get(at, []), "factor": t.get(factor, 0.5), "over": 0}
+        found = {"type": "Decay", "at": t.numbers(at), "factor": t.get(factor, 0.5), "over": 0}
     else:
-        lengths = t.get(periods, [400000])
-        shares = [float(one) for one in t.get(weights, [1.0] * len(lengths))][: len(lengths)]
-        to = round(t.get(low, 0.0) / rate, 12)
+        lengths = t.numbers(periods) or [400000]
+        shares = [float(one) for one in t.numbers(weights) or [1.0] * len(lengths)][: len(lengths)]
+        to = round(t.get(low, 0.0) / rate, 12) if rate else 0.0
         found = {"type": "CosineRestarts", "periods": lengths, "weights": shares, "from": 1.0, "to": to, **others}
     rise = t.get("train.warmup_iter", -1)
     return {"type": "WarmUp", "steps": rise, "then": found} if rise > 0 else found

@@ -84,7 +84,7 @@ def _loss(t: Translation, loss: str) -> None:
     key = f"losses.{loss}"
     t.set(key, dict(LOSSES[loss]))
     if loss == "perceptual":
-        weights = t.get(f"{key}.vgg_feat_weights", [1.0] * len(LAYERS))
+        weights = t.numbers(f"{key}.vgg_feat_weights", [1.0] * len(LAYERS))
         layers = dict(zip(LAYERS, map(float, weights), strict=True))
         t.set(f"{key}.layers", layers, f"{key}.vgg_feat_weights")
     if f"{key}.start_ramp_it" not in t.given:
@@ -109,6 +109,6 @@ def _authors(t: Translation) -> None:
     scale = {"image": 127.5} | dict.fromkeys(LAYERS[1:], 57.6)  # of the pixels that its VGG19 reads
     known = {"input_1": "image"} | {f"block{n}_conv2": f"relu{n}_2" for n in range(1, 6)} | {one: one for one in LAYERS}
     layers = [t.choice("feature_layers", name, known) for name in t.get("feature_layers", [*LAYERS])]
-    weights = zip(layers, t.get("feature_weights", [1.0] * len(LAYERS)), strict=True)
+    weights = zip(layers, t.numbers("feature_weights", [1.0] * len(layers)), strict=False)
     scaled = {layer: weight * scale[layer] for layer, weight in weights}
     t.set("losses.perceptual.layers", scaled, "feature_layers", "feature_weights")

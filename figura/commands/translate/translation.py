@@ -3,7 +3,7 @@
 import math
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import chdir
 from pathlib import Path
 from typing import Any
@@ -42,7 +42,7 @@ class Translation:
         self.commands: dict[str, str] = {}
         """What to run, by what it takes the place of."""
         self.remarks: list[str] = []
-        self.taken = {*system.files}
+        self.taken: set[str] = set()
         self.left: dict[str, str] = {}
 
     def get(self, key: str, default: Any = None) -> Any:
@@ -63,6 +63,13 @@ class Translation:
             kind = type(default).__name__
             raise UserError(f"{self.source}: {key}: found {shown(value)}, expected {kind}, such as {shown(default)}")
         return value
+
+    def numbers(self, key: str, default: Sequence[float] = ()) -> list[float]:
+        """Return numbers, as many as the default has if it has any. Raises UserError for another value."""
+        values = self.get(key, [*default])
+        if all(type(one) in (int, float) for one in values) and len(values) == (len(default) or len(values)):
+            return values
+        raise UserError(f"{self.source}: {key}: found {shown(values)}; expected {len(default) or 'a list of'} numbers")
 
     def count(self, key: str, default: int | None = None) -> Any:
         """Return a whole number from 1, or the default there. Raises UserError for another value."""
@@ -131,9 +138,11 @@ class Translation:
     def choice(self, key: str, value: Any, known: Mapping[Any, Any]) -> Any:
         """Return what a value is here. Raises UserError if it is none of those known."""
         if not isinstance(value, str | int | float) or value not in known:
+            names = [str(one) for one in known if one != ""]
+            meant = nearest(value, names) if isinstance(value, str) else ""
             raise UserError(
                 f"{self.source}: {key}: found {shown(value)}, which has no counterpart here; there are "
-                f"{', '.join(map(str, known))}{nearest(value, map(str, known)) if isinstance(value, str) else ''}"
+                f"{', '.join(names)}{meant}"
             )
         return known[value]
 
