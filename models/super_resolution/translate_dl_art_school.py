@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from figura.base.error_collector import shown
+from figura.base.errors import UserError
 from figura.commands.translate.reading import System
 from figura.commands.translate.translation import Translation
 from models.super_resolution.translate_basicsr import adversarial, schedule, summary
@@ -39,6 +41,9 @@ GATES = ("after", "before", "every")
 
 def translate(t: Translation) -> None:
     """Write a recipe from published/esrgan_x4_psnr.yaml."""
+    for section in ("networks", "steps"):
+        if not t.names(f"{section}."):
+            raise UserError(f"{t.source}: {section}: found {shown(t.given.get(section))}, expected a map of names")
     t.start("published/esrgan_x4_psnr.yaml")
     t.table()
     t.recipe |= {"networks": {}, "losses": {}, "steps": {}}
@@ -154,7 +159,7 @@ class _Steps:
             )
         elif kind in ("generator", "discriminator"):
             network = t.get(f"{place}generator", t.get(f"{place}discriminator") or "generator")
-            image = self.written(step, out[0] if isinstance(out, list) else out)
+            image = self.written(step, out[0] if isinstance(out, list) and out else out)
             still = {} if t.get(f"{place}grad", True) else {"grad": False}
             entry = _forward(network, {"x": source}, {"image": image}, **still, **self.gates(place))
             t.set(where, entry, f"{place}type")
@@ -165,9 +170,9 @@ class _Steps:
             entry |= {"shape": t.get(f"{place}shape")} if f"{place}shape" in t.given else {}
             t.set(where, entry, f"{place}type")
         elif kind == "interpolate":
-            factor, size = t.get(f"{place}scale_factor"), t.get(f"{place}size")
+            size = t.get(f"{place}size")
             entry = {"type": "Resize", "names": {source: self.written(step, out)}}
-            entry |= {"factor": float(factor)} if factor is not None else {"size": size}
+            entry |= {"factor": t.get(f"{place}scale_factor", 1.0)} if size is None else {"size": size}
             t.set(where, entry | {"mode": t.get(f"{place}mode", "bilinear")}, f"{place}type")
         else:
             why = "not here: an injector of yours (docs/your_own_code.md); what reads it fails the check"
