@@ -11,6 +11,7 @@ GENERATORS: dict[str, dict[str, Any]] = {
     "unet_256": {"n_downs": 6, "dropout_layers": 3, **UNET}, "unet_128": {"n_downs": 5, "dropout_layers": 2, **UNET},
     "resnet_9blocks": {"blocks": 9}, "resnet_6blocks": {"blocks": 6},
 }  # fmt: skip
+NORMS = {"batch": "batch", "sync_batch": "batch", "instance": "instance", "sync_instance": "instance", "none": "none"}
 KINDS = {"vanilla": "vanilla", "lsgan": "lsgan", "wgangp": "wgan"}
 MODELS = {  # generators by input and output, discriminators by what they judge
     "pix2pix": ({"generator": ("--input_nc", "--output_nc")}, {"discriminator": ("--input_nc", "--output_nc")}),
@@ -27,7 +28,7 @@ def translate(t: Translation) -> None:
     paired = "generator" in generators
     t.start("published/pix2pix_facades.yaml" if paired else "published/cyclegan_horse2zebra.yaml")
     t.table()
-    norm = t.get("--norm", "batch" if paired else "instance")
+    norm = t.pick("--norm", "batch" if paired else "instance", NORMS)
     for name, channels in generators.items():
         _generator(t, name, channels, norm, paired)
     for name, channels in discriminators.items():
@@ -109,7 +110,7 @@ def _data(t: Translation, paired: bool) -> None:
 def _rates(t: Translation) -> None:
     batch = t.at("data")["batch_size"]
     constant, falling = t.get("--n_epochs", 100), t.get("--n_epochs_decay", 100)
-    end, every = t.epochs(constant + falling, batch), t.epochs(t.get("--lr_decay_iters", 50), batch)
+    end, every = t.epochs(constant + falling, batch), t.epochs(t.count("--lr_decay_iters", 50), batch)
     linear = t.linear(constant, falling, batch)
     schedules: dict[str, dict[str, Any]] = {
         "linear": linear, "lambda": linear, "plateau": {"type": "Constant", "value": 1.0},
