@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from figura.base.errors import UserError
 from figura.commands.translate.reading import System
 from figura.commands.translate.translation import Translation
 
@@ -24,6 +25,8 @@ MODELS = {  # generators by input and output, discriminators by what they judge
 
 def translate(t: Translation) -> None:
     """Write a recipe from published/pix2pix_facades.yaml or published/cyclegan_horse2zebra.yaml."""
+    if not {"--dataroot", "--model"} & {*t.given}:
+        raise UserError(f"{t.source}: expected --dataroot or --model, or -opt and a file of BasicSR or DL-Art-School")
     generators, discriminators = t.pick("--model", "cycle_gan", MODELS)
     paired = "generator" in generators
     t.start("published/pix2pix_facades.yaml" if paired else "published/cyclegan_horse2zebra.yaml")

@@ -714,6 +714,12 @@ REFUSED = {
     "{folder}/zero.yaml": ("batch_size: found 0; expected a whole number from 1", ["--examples", "4"]),
     "{folder}/other.yaml": ("it has the keys some; expected those of", []),
     "{folder}/tag.yaml": ("a tag, which is not supported", []),
+    "{folder}/kernels.yml": ("datasets.train.kernel_list: found 'round', which has no counterpart", []),
+    "{folder}/empty.yml": ("networks: found {}, expected a map of names", []),
+    "openpifpaf.train --basenet=resnet18 --lambdas 1 2 3": ("--lambdas: found [1, 2, 3]; expected 2 numbers", []),
+    "openpifpaf.train --basenet=resnet18 --lr-decay late": ("--lr-decay: found ['late']; expected a list of", []),
+    "train.py --opt esrgan.yml": ("expected --dataroot or --model, or -opt and a file", []),
+    "nectargan-train-paired -lss basic": ("names no configuration; expected --config_file or -f", []),
 }
 
 
@@ -723,6 +729,8 @@ def test_what_cannot_be_translated_ends_in_one_line(source, tmp_path, capsys):
     (tmp_path / "other.yaml").write_text("some: 1\n")
     (tmp_path / "zero.yaml").write_text(re.sub(r"(?m)^batch_size: \d+", "batch_size: 0", PRJOTI))
     (tmp_path / "tag.yaml").write_text("some: !!python/object/apply:os.system [ls]\n")
+    (tmp_path / "empty.yml").write_text("networks: {}\nsteps: {}\n")
+    (tmp_path / "kernels.yml").write_text(REAL.replace("[iso, aniso,", "[round, aniso,"))
     part, options = REFUSED[source]
     assert run(main, [source.format(folder=tmp_path), "--output", str(tmp_path / "recipe.yaml"), *options]) == 1
     (line,) = capsys.readouterr().err.splitlines()
@@ -742,6 +750,19 @@ def test_a_value_that_an_option_lacks_is_listed(tmp_path):
     ((why, keys),) = translation.listed().items()
     assert keys == ["--lamda_L1"]
     assert "does not know it, and nothing was done (did you mean '--lambda_L1'?)" in why
+
+
+def test_an_option_and_its_file_may_be_one_word(tmp_path):
+    """Of DL-Art-School, too, whose train.py is called as BasicSR's."""
+    (tmp_path / "div2k.yml").write_text(DIV2K)
+    translation = translated(f"train.py -opt={tmp_path}/div2k.yml", None, tmp_path / "recipe.yaml")
+    assert translation.system.name == "DL-Art-School"
+    assert "-opt" not in [key for keys in translation.listed().values() for key in keys]
+
+
+def test_norms_of_several_processes_are_the_norms(tmp_path):
+    recipe = translated(f"{PIX2PIX} --norm sync_batch", 4, tmp_path / "recipe.yaml").recipe
+    assert {one["norm"] for one in recipe["networks"].values()} == {"batch"}
 
 
 def test_a_choice_of_the_wrong_kind_is_refused(tmp_path):

@@ -78,16 +78,17 @@ def translated(source: str, examples: int | None, output: Path) -> Translation:
     systems: dict[str, System] = {kind: module.SYSTEM for kind, module in modules.items()}
     tables = {kind: read_table(table_of(module)) for kind, module in modules.items()}
     given: dict[str, Any] = {}
-    before, program = list[str](), ""
+    before, program, naming = list[str](), "", frozenset[str]()
     files = [Path(source)] if os.path.isfile(source) else []  # a command may be too long for a path
     if not files:
         kind, command = command_of(source, systems)
         before, program = [word for word in command.before if word not in PYTHON], command.program
         system, table = systems[kind], tables[kind]
+        naming = system.files
         given = options(command.words, lambda one: system.row(one) in table.switches, system.several | system.files)
         others = table.taken.get("other names", {})
         given = {others[one].here[0] if one in others else one: value for one, value in given.items()}
-        files = [Path(str(one)) for option in given if option in system.files for one in given[option]]
+        files = [Path(str(one)) for option in given if option in naming for one in given[option]]
     content: dict[str, Any] = {}
     for file in files:
         content |= read_file(file)
@@ -101,6 +102,7 @@ def translated(source: str, examples: int | None, output: Path) -> Translation:
     line = one_line(source.replace("\\\n", " "))
     translation = Translation(systems[kind], tables[kind], line, overrides(given, content, own), output, examples)
     translation.program = program.removeprefix("openpifpaf.")
+    translation.read(*naming)
     if before:
         translation.remarks.append(f"in front of the command, and not taken over: {' '.join(before)}")
     modules[kind].translate(translation)

@@ -60,15 +60,24 @@ def read_file(path: Path) -> dict[str, Any]:
 
 
 def command_of(source: str, systems: Mapping[str, System]) -> tuple[str, Command]:
-    """Return which system's program a command line starts, and its parts. Raises UserError if it starts none."""
+    """Return which system's program a command line starts, and its parts.
+
+    Raises:
+        UserError: it starts none, or names no configuration for it.
+    """
     try:
         words = shlex.split(source.replace("\\\n", " "))
     except ValueError as error:
         raise UserError(f"{shown(source)}: not a command line: {error}") from None
+    given, lacking = {word.partition("=")[0] for word in words}, set[str]()
     for place, word in enumerate(words):
         for kind, system in systems.items():  # several have a train.py; what follows tells
-            if re.fullmatch(system.program, word) and (not system.files or system.files & {*words}):
-                return kind, Command(words[:place], word, words[place + 1 :])
+            if re.fullmatch(system.program, word):
+                if not system.files or system.files & given:
+                    return kind, Command(words[:place], word, words[place + 1 :])
+                lacking |= system.files
+    if lacking:
+        raise UserError(f"{shown(source)}: names no configuration; expected {' or '.join(sorted(lacking))}")
     raise UserError(
         f"{shown(source)}: no file, and no command that figura knows: there are edflow, nectargan-train-paired, "
         "openpifpaf.train, .eval and .predict, train.py and test.py"
