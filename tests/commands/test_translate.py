@@ -718,6 +718,8 @@ REFUSED = {
     "{folder}/empty.yml": ("networks: found {}, expected a map of names", []),
     "openpifpaf.train --basenet=resnet18 --lambdas 1 2 3": ("--lambdas: found [1, 2, 3]; expected 2 numbers", []),
     "openpifpaf.train --basenet=resnet18 --lr-decay late": ("--lr-decay: found ['late']; expected a list of", []),
+    "openpifpaf.train --basenet=resnet18 --lr-warm-up-epochs .inf": ("--lr-warm-up-epochs: found inf, expected", []),
+    "edflow -t -b": ("edflow -t -b: expected a file behind -b", []),
     "train.py --opt esrgan.yml": ("expected --dataroot or --model, or -opt and a file", []),
     "nectargan-train-paired -lss basic": ("names no configuration; expected --config_file or -f", []),
 }

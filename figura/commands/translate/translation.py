@@ -49,7 +49,7 @@ class Translation:
         """Return the value of a key, which counts as read, or the default there.
 
         Raises:
-            UserError: it has another type than the default.
+            UserError: it has another type than the default, or is not finite.
         """
         self.taken.add(key)
         value = self.given.get(key, default)
@@ -59,7 +59,8 @@ class Translation:
             return int(value)
         if isinstance(default, list) and not isinstance(value, list):
             return [value]
-        if default is not None and type(value) is not type(default):
+        endless = isinstance(value, float) and not math.isfinite(value)
+        if default is not None and (endless or type(value) is not type(default)):
             kind = type(default).__name__
             raise UserError(f"{self.source}: {key}: found {shown(value)}, expected {kind}, such as {shown(default)}")
         return value
@@ -67,7 +68,8 @@ class Translation:
     def numbers(self, key: str, default: Sequence[float] = ()) -> list[float]:
         """Return numbers, as many as the default has if it has any. Raises UserError for another value."""
         values = self.get(key, [*default])
-        if all(type(one) in (int, float) for one in values) and len(values) == (len(default) or len(values)):
+        finite = all(type(one) in (int, float) and math.isfinite(one) for one in values)
+        if finite and len(values) == (len(default) or len(values)):
             return values
         raise UserError(f"{self.source}: {key}: found {shown(values)}; expected {len(default) or 'a list of'} numbers")
 
