@@ -89,6 +89,8 @@ def translated(source: str, examples: int | None, output: Path) -> Translation:
         others = table.taken.get("other names", {})
         given = {others[one].here[0] if one in others else one: value for one, value in given.items()}
         files = [Path(str(one)) for option in given if option in naming for one in given[option]]
+        if naming and not files:
+            raise UserError(f"{one_line(source)}: expected a file behind {' or '.join(sorted(naming & {*given}))}")
     content: dict[str, Any] = {}
     for file in files:
         content |= read_file(file)
