@@ -149,7 +149,9 @@ def _annotated(
         raise UserError(f"--data {folder}: {what} has no box and no joint; name the folder of its pictures instead")
     with_joints = f" ({joints} with joints)" if joints else ", boxes without joints"
     seen = f"{what}: {len(records)} annotations{with_joints} in {_counted(counts, 'pictures')}, {_said(_sizes(files))}"
-    return Found(folder, "coco", section, "pose" if joints else "detection", (seen,))
+    absent = [one for one in files if not one.is_file()]
+    missing = [f"{len(absent)} of these pictures are not there, such as {absent[0]}"] if absent else []
+    return Found(folder, "coco", section, "pose" if joints else "detection", (seen, *missing))
 
 
 def _two_sides(folder: Path) -> Found | None:
