@@ -29,7 +29,7 @@ from figura.preparation.splits import TRAIN, VALIDATION, in_order
 FEWEST = 20
 """Pictures, so that each split has some."""
 _MANY = 500  # pictures, of which a tenth is enough to judge by
-_SAMPLE = 40  # pictures that are opened
+_SAMPLE = 40  # pictures that are looked for or opened
 _MOST = 0.9  # share of the sample that stands for all
 _FLATTER = 0.2  # share of the pixels that flat colours cover on one side of a pair more than on the other
 
@@ -126,8 +126,8 @@ def _coco(folder: Path) -> Found | None:
 def _place_of(folder: Path, annotations: Path, names: Sequence[str]) -> tuple[str, list[str]]:
     """Return the folder of pictures, relative to `folder`, and their names in it.
 
-    The names may have folders of another machine. Splits may have pictures of the same names, so the folder of the
-    annotations comes first, then those with its split in their path.
+    The names may have folders of another machine, and some pictures may be missing. Splits may have pictures of the
+    same names, so the folder of the annotations comes first, then those with its split in their path.
     """
     word = _SPLIT.search(annotations.relative_to(folder).as_posix().lower())
     below = [one for one in sorted(folder.rglob("*")) if one.is_dir()]
@@ -135,9 +135,10 @@ def _place_of(folder: Path, annotations: Path, names: Sequence[str]) -> tuple[st
     names = [name.replace("\\", "/") for name in names]
     for place in (annotations.parent, annotations.parent / "images", *of_split, folder / "images", folder, *below):
         for ends in (names, [Path(name).name for name in names]):
-            if ends and (place / ends[0]).is_file():
+            if any((place / ends[index]).is_file() for index in evenly_spaced(len(ends), _SAMPLE)):
                 return place.relative_to(folder).as_posix(), ends
-    raise UserError(f"--data {folder}: the annotations name {', '.join(names[:1]) or 'no picture'}, which is not there")
+    found = f"no picture that the annotations name, such as {names[0]}" if names else "annotations without pictures"
+    raise UserError(f"--data {folder}: found {found}")
 
 
 def _annotated(
