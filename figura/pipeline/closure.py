@@ -307,7 +307,14 @@ def _listed(folder: Path) -> frozenset[str]:
 
 @cache
 def _hidden() -> frozenset[str]:
-    """Return the packages installed in editable mode whose files are not where Python's finders say.
+    """Return the packages installed in editable mode whose files are not where Python's finders say."""
+    folders = tuple((path, os.stat(path).st_mtime_ns) for path in sys.path if os.path.exists(path))
+    return frozenset(top for top in _editable(folders) if _spec(top) is not None and not is_own(top))
+
+
+@cache
+def _editable(folders: tuple[tuple[str, int], ...]) -> frozenset[str]:
+    """Return the packages installed in editable mode; `folders` are those of `sys.path`, and when each was changed.
 
     Of several installations of a package on `sys.path`, Python imports the first.
     """
@@ -317,7 +324,7 @@ def _hidden() -> frozenset[str]:
     for one in first.values():
         if re.search(r'"editable":\s*true', one.read_text("direct_url.json") or ""):
             tops |= {*(one.read_text("top_level.txt") or one.metadata["Name"].replace("-", "_")).split()}
-    return frozenset(top for top in tops if _spec(top) is not None and not is_own(top))
+    return frozenset(tops)
 
 
 def _digest(path: Path) -> str:

@@ -145,9 +145,9 @@ def settings_of(instance: "Instance", params: set[Path]) -> dict[str, Any]:
     from figura.base.yaml12 import read_yaml
     from figura.recipe.expansion import extended_files
 
-    found = dict[str, Any]()
+    found, read = dict[str, Any](), cache(read_yaml)  # a file has several settings
     for path, key in _tracked(instance, params):
-        files = extended_files(read_yaml(path).get(key))
+        files = extended_files(read(path).get(key))
         params |= files
         if files or (key == CALLBACKS and CALLBACKS in _params(path)):
             found[f"{path}: {key}"] = _params(path)[key]
