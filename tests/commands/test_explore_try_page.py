@@ -64,6 +64,7 @@ def scale(image: Any, side: int) -> tuple[float, float, float]:
 
 
 def test_a_dragged_joint_draws_another_person(page: Any) -> None:
+    page.get_by_role("tab", name="People").click()
     person = source(page, "Generated person")
     source(page, "Read by the pose network")
     left, top, pixel = scale(page.get_by_alt_text("Pose: a stickman whose joints can be dragged"), 32)
@@ -82,7 +83,7 @@ def test_a_dragged_joint_draws_another_person(page: Any) -> None:
     page.get_by_label("Appearance, 0 to 2").fill("1")
     page.get_by_text("example 1", exact=True).wait_for()
     send(page, "Upload an appearance", "me.png", encode_png(PIXELS))
-    page.get_by_text("all of the picture").wait_for()
+    page.get_by_text("the whole picture").wait_for()
     with page.expect_download() as download:
         page.get_by_role("button", name="Download: Generated person").click()
     assert download.value.suggested_filename == "person.png"
