@@ -5,6 +5,9 @@ Extractors, for images (3 or 1, H, W) in [-1, 1]:
 - `random`: pixel means of relu1_2 (64) and relu2_2 (128) of VGG19 with seeded random weights, 192 dimensions, offline.
 They capture colours and small patterns; values are comparable only with each other.
 - `inception`: FID's Inception-v3, 2048 dimensions (see `inception.load`).
+- a network, such as `{type: pose.EfficientNetLite, stages: 7, pretrained: FILE}`: it takes RGB in [-1, 1] and returns
+vectors (N, dimensions), or maps (N, dimensions, h, w), whose pixel means are the features. Its method
+`load_pretrained`, if any, is called first.
 
 Distances:
 
@@ -22,17 +25,21 @@ input of your own dataset, a second score gives the distance that no network can
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from pathlib import Path
 from typing import Literal, cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
+from figura.base.error_collector import ErrorCollector, NestedError
 from figura.base.errors import UserError
 from figura.base.sampling import evenly_spaced
-from figura.base.seeding import generator
+from figura.base.seeding import generator, random_kept, seed_here
 from figura.dump import Dump
+from figura.recipe.schema import Declaration
+from figura.recipe.types import NETWORK, construct
 from figura.report.interfaces import Bootstrap, Estimate, NotApplicableError, Values, rows_where
 
 from . import inception, vgg
@@ -43,14 +50,15 @@ BATCH = 32  # images in memory at a time
 SUBSETS, SUBSET_SIZE = 100, 1000  # of a kernel distance
 MOST = 20_000  # images whose features a kernel distance has in memory at a time
 Extract = Callable[[Tensor], Values]  # images (N, C, H, W) to features (N, dimensions)
-Extractor = Literal["random", "inception"]
+Extractor = Literal["random", "inception"] | Declaration
 
 
 class SetScore(PictureScore):
     """Base class of distances between sets: selects images, targets and their features.
 
-    For `image` and `average` see `PictureScore`. `weights` is the file of `inception`; `random` has none. With `where`,
-    only examples whose column of this name is not 0 are used.
+    For `image` and `average` see `PictureScore`. `weights` is the file of `inception`; others have none. `seed` draws
+    the weights of `random`, and those that a network of one's own does not load. With `where`, only examples whose
+    column of this name is not 0 are used.
     """
 
     def __init__(
@@ -67,8 +75,9 @@ class SetScore(PictureScore):
         super().__init__(mode, target, image, average)
         self.where = where
         if (extractor == "inception") != (weights is not None):
-            raise ValueError(f"weights {weights!r}: inception needs the path of a file, random takes none")
+            raise ValueError(f"weights {weights!r}: inception needs the path of a file, other extractors take none")
         self.extractor, self.weights, self.seed = extractor, weights, seed
+        self.network = None if isinstance(extractor, str) else _constructed(extractor, seed)
 
     def rows(self, dump: Dump) -> Dump:
         """Return the rows to judge."""
@@ -79,11 +88,38 @@ class SetScore(PictureScore):
         if self.extractor == "inception":
             network = inception.load(str(self.weights))
             return lambda images: _vectors(network(vgg.as_rgb(images)))
+        if self.network is not None:
+            if (load := getattr(self.network, "load_pretrained", None)) is not None:
+                load()
+            return partial(_pooled, self.network.eval())
         return partial(_random_features, vgg.load("random", seed=self.seed))
 
     def of_average(self, rows: Dump, extract: Extract) -> Values:
         """Return the features (1, dimensions) of the training mean."""
         return extract(torch.from_numpy(rows.average(str(self.average)))[None])
+
+
+def _constructed(declaration: Declaration, seed: int) -> nn.Module:
+    """Construct a declared network. Raises ValueError if the declaration is wrong."""
+    errors = ErrorCollector(Path("extractor"))
+    with random_kept():
+        seed_here(seed, "extractor")
+        network = construct(declaration.type, declaration.arguments, NETWORK, "extractor", errors)
+    if errors.lines:
+        raise NestedError(errors)
+    return cast(nn.Module, network)
+
+
+def _pooled(network: nn.Module, images: Tensor) -> Values:
+    """(N, 3 or 1, H, W) in [-1, 1] -> (N, dimensions). Raises UserError if the network returns something else."""
+    features = network(vgg.as_rgb(images))
+    if not isinstance(features, Tensor) or features.ndim not in (2, 4) or len(features) != len(images):
+        found = tuple(features.shape) if isinstance(features, Tensor) else type(features).__name__
+        raise UserError(
+            f"the extractor returns {found} for images {tuple(images.shape)}; expected a tensor (images, dimensions) "
+            "or (images, dimensions, height, width)"
+        )
+    return _vectors(features if features.ndim == 2 else features.mean(dim=(2, 3)))
 
 
 def _random_features(network: vgg.VGG, images: Tensor) -> Values:
@@ -183,7 +219,7 @@ class FrechetDistance(SetScore):
     def _shared_moments(self, rows: Dump, name: str, extract: Extract) -> Moments:
         """Return the moments of the features of one file of every row, computed once for all scores."""
         files = tuple(rows.table[f"file.{name}"])  # subsets of rows share the dump's cache
-        key = FrechetDistance, files, self.extractor, self.weights, self.seed
+        key = FrechetDistance, files, repr(self.extractor), self.weights, self.seed
         if key not in rows.shared:
             moments = Moments()
             for vectors in batches_of(rows, name, extract):

@@ -1,7 +1,9 @@
 """Distances of features: Frechet's against closed forms and SciPy, the kernel's against a double loop; and of dumps."""
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,9 +11,11 @@ import torch
 from dumps_by_hand import dump_of, sealed
 from numpy.typing import NDArray
 from scipy.linalg import sqrtm
+from torch import nn
 
 from figura.base.errors import UserError
 from figura.dump import Dump
+from figura.recipe.schema import Declaration
 from figura.report.interfaces import Bootstrap, NotApplicableError, Values
 from models.images import feature_distances, vgg
 from models.images.feature_distances import (
@@ -134,11 +138,54 @@ def test_says_when_there_are_too_few_different_images(tmp_path: Path, monkeypatc
     assert paths == ["some/file"] * 2
 
 
+class Halves(nn.Module):
+    """Maps of two cells, the means of the left and the right half, multiplied by a drawn or loaded number."""
+
+    def __init__(self, loads: bool) -> None:
+        super().__init__()
+        self.factor, self.loads = torch.rand(1), loads
+
+    def load_pretrained(self) -> None:
+        self.factor = torch.full((1,), 3.0) if self.loads else self.factor
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.factor * torch.cat([half.mean((2, 3), keepdim=True) for half in x.chunk(2, dim=3)], dim=1)
+
+
+def test_a_network_by_its_type_extracts_features(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its maps' means over pixels, by SciPy's formula; its weights are its own, or drawn from the seed."""
+    images, targets = pictures(20) * 0.5, pictures(20, seed=1)
+    dump = dump_of(tmp_path, image=images, target=targets)
+    monkeypatch.setitem(sys.modules, "halves_of_tests", SimpleNamespace(Halves=Halves, __name__="halves_of_tests"))
+
+    def value(distance: type[SetScore], loads: bool, seed: int = 0) -> float:
+        extractor = Declaration(type="halves_of_tests.Halves", loads=loads)
+        score = distance(mode="m", image="image", target="target", extractor=extractor, seed=seed)
+        return score(dump, BOOTSTRAP)["value"]
+
+    a, b = (
+        3 * torch.cat([half.mean((2, 3)) for half in x.chunk(2, dim=3)], dim=1).double().numpy()
+        for x in (images, targets)
+    )
+    assert value(FrechetDistance, loads=True) == pytest.approx(by_scipy(a, b), rel=1e-5)
+    assert value(KernelDistance, loads=True) == pytest.approx(by_loops(a, b), rel=1e-4)
+    drawn = [value(FrechetDistance, loads=False, seed=seed) for seed in (0, 0, 1)]
+    assert drawn[0] == drawn[1] != drawn[2]
+
+
+def test_extractors_that_do_not_fit_say_so(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"extractor\.type: .*there is no|extractor\.type: .*Nothing"):
+        FrechetDistance(mode="m", target="target", image="image", extractor=Declaration(type="torch.nn.Nothing"))
+    score = FrechetDistance("m", "target", Declaration(type="torch.nn.Flatten", start_dim=0), image="image")
+    with pytest.raises(UserError, match=r"the extractor returns \(384,\) for images \(2, 3, 8, 8\); expected a tensor"):
+        score(dump_of(tmp_path, image=pictures(2), target=pictures(2)), BOOTSTRAP)
+
+
 def test_bad_declarations_and_dumps(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="either image or average"):
         FrechetDistance(mode="m", target="target", extractor="random")
     for extractor, weights in (("inception", None), ("random", "file")):
-        with pytest.raises(ValueError, match="inception needs the path of a file, random takes none"):
+        with pytest.raises(ValueError, match="inception needs the path of a file, other extractors take none"):
             FrechetDistance(mode="m", target="target", image="image", extractor=extractor, weights=weights)  # type: ignore[arg-type]
     score = FrechetDistance(mode="m", image="image", target="target", extractor="random")
     with pytest.raises(NotApplicableError, match="needs 2 images, there is 1"):
