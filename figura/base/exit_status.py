@@ -14,6 +14,7 @@ import json
 import multiprocessing
 import os
 import re
+import select
 import signal
 import sys
 import threading
@@ -62,8 +63,9 @@ def run(main: Callable[[list[str]], None], argv: list[str] | None = None) -> int
     """Call `main` with the command line's arguments (or `argv`) and return the exit status.
 
     0: done. 1: bad input or a system error (`refusal`), reported in one message. 75: stopped by SIGTERM or SIGUSR1
-    (`main` may handle them itself). 130: Ctrl-C, as in shells. Bugs keep their traceback. One of several processes
-    exits here after a failure instead of returning, see `_exit_without_cleanup`.
+    (`main` may handle them itself). 130: Ctrl-C, as in shells. 141, without a message: what reads the output, such as
+    `head`, ended. Bugs keep their traceback. One of several processes exits here after a failure instead of returning,
+    see `_exit_without_cleanup`.
     """
     die_with_parent(os.environ.pop("FIGURA_LAUNCHER", None))
     several, signals = os.environ.get("WORLD_SIZE", "1") != "1", _Signals()
@@ -73,6 +75,7 @@ def run(main: Callable[[list[str]], None], argv: list[str] | None = None) -> int
         with signals:
             signals.listen()
             main(sys.argv[1:] if argv is None else argv)
+            sys.stdout.flush()
             return 0
     except UserError as error:
         _report(str(error))
@@ -82,6 +85,9 @@ def run(main: Callable[[list[str]], None], argv: list[str] | None = None) -> int
     except Exception as error:
         if signals.received and after_signal(error):  # perhaps during an import
             status = interrupted(signals.exception())
+        elif isinstance(error, BrokenPipeError) and _reader_left():
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python would flush again
+            status = 128 + signal.SIGPIPE
         elif (message := refusal(error)) is not None:
             _report(message, lost=lost_rank(error))
             status = 1
@@ -115,6 +121,13 @@ def refusal(error: Exception) -> str | None:
     paths = dict.fromkeys(str(path) for path in (error.filename, error.filename2) if path is not None)
     told = ": ".join([*([one_line(" -> ".join(paths))] if paths else []), str(error.strerror)])
     return f"{told}; {ADVICE[error.errno]}" if error.errno in ADVICE else told
+
+
+def _reader_left() -> bool:
+    """Whether nobody reads the standard output any more."""
+    poll = select.poll()
+    poll.register(sys.stdout.fileno(), 0)
+    return any(event & select.POLLERR for _, event in poll.poll(0))
 
 
 def lost_rank(error: Exception) -> bool:

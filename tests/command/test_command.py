@@ -2,6 +2,7 @@
 
 import importlib
 import os
+import signal
 import subprocess
 import sys
 from importlib import metadata
@@ -156,11 +157,12 @@ def test_a_disk_that_takes_no_text() -> None:
     assert (done.returncode, done.stderr) == (1, "error: standard output: No space left on device\n")
 
 
-def test_a_reader_that_goes_away() -> None:
+@pytest.mark.parametrize(("arguments", "status"), [(["--help"], 0), (["states"], 128 + signal.SIGPIPE)])
+def test_a_reader_that_goes_away(arguments: list[str], status: int) -> None:
     """The pipe is closed before anything is written into it, as by a `head` that is fast."""
     reader, writer = os.pipe()
     os.close(reader)
-    command = [sys.executable, "-m", "figura", "--help"]
+    command = [sys.executable, "-m", "figura", *arguments]
     done = subprocess.run(command, cwd=ROOT, stdout=writer, stderr=subprocess.PIPE, text=True, check=False)
     os.close(writer)
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.returncode, done.stderr) == (status, "")
