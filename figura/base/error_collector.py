@@ -17,6 +17,7 @@ LONGEST = 80  # characters of a value in a message
 LISTED = 20  # errors shown per file; the others are counted
 JUDGED = 1000  # errors examined per file
 
+OF_TIME = (".start", ".end", ".after")  # keys that take a share of the training, too
 VALIDATED = re.compile(r"function-(?:after|before|wrap)\[.*?\(\), (.*)\]")
 PHRASES = {
     "String should match pattern '^[A-Za-z_][A-Za-z0-9_]*$'": "a name of letters, digits and underscores",
@@ -111,6 +112,8 @@ class ErrorCollector:
             self.add(key, f"this key is now called {renamed[name]!r}")
         elif detail["type"] == "extra_forbidden":
             self.add_unknown(key, name, keys, "key")
+        elif detail["type"] == "missing" and self._lacks_base(key):
+            self.count += 1
         elif detail["type"] == "missing" and place.schemas:
             there = closest(name, [str(one) for one in detail["input"] if one not in keys])
             self.add(key, "missing; it has no default" + (f"; is {there!r} a misspelling?" if there else ""))
@@ -120,7 +123,14 @@ class ErrorCollector:
             expected = dict.fromkeys(expectation(one["msg"]) for _, one in same)
             if len(expected) > 1:
                 expected.pop(OTHER, None)
-            self.add(key, f"found {shown(detail['input'])}; expected {' or '.join(sorted(expected))}")
+            share = _share(detail["input"]) if key.endswith(OF_TIME) and "an integer" in expected else None
+            written = f"; a share of the training is written {share}" if share else ""
+            self.add(key, f"found {shown(detail['input'])}; expected {' or '.join(sorted(expected))}{written}")
+
+    def _lacks_base(self, key: str) -> bool:
+        """Whether the entry with this key extends one that was not found, which the key may come from."""
+        start = f"{self.file}: {key.rpartition('.')[0]}.extends: "
+        return any(line.startswith(start) for line in self.lines)
 
     def _written(self, key: str) -> str:
         """Return the key where the value at `key` is written."""
@@ -150,6 +160,14 @@ def shown(value: Any) -> str:
     """Return a value for a message, truncated if it is long."""
     text = repr(value)
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
+
+
+def _share(value: Any) -> str | None:
+    """Return the form that `figura.recipe.shares` reads, of a number such as 0.44, or of text such as `44 %`."""
+    if isinstance(value, float) and 0 < value <= 1:
+        return f"{100 * value:g}%"
+    text = re.sub(r"\s", "", value) if isinstance(value, str) else ""
+    return text if re.fullmatch(r"\d+(\.\d+)?%", text) else None
 
 
 OTHER = "a declaration, {type: ...}"

@@ -35,3 +35,15 @@ def test_a_share_is_that_of_the_steps_rounded(steps: int, start: int, after: int
 def test_a_share_needs_a_number_of_steps(changes: dict[str, Any], key: str) -> None:
     with pytest.raises(UserError, match=rf"{key}: found '\d.*%', a share of `train.steps`"):
         toy.checked(_shared(**changes))
+
+
+@pytest.mark.parametrize("end", ["44 %", 0.44])
+def test_another_form_of_a_share_is_named(end: str | float) -> None:
+    with pytest.raises(UserError, match=r"lr_schedule\.end: found .*; a share of the training is written 44%"):
+        toy.checked(_shared(steps__painter__lr_schedule=SCHEDULE | {"end": end}))
+
+
+def test_an_entry_whose_base_is_unknown_lacks_nothing_else() -> None:
+    with pytest.raises(UserError, match=r"losses\.distance\.extends: unknown entry 'none'") as told:
+        toy.checked({"losses.distance": {"extends": "none"}})
+    assert "missing" not in str(told.value)
