@@ -335,7 +335,7 @@ def test_training_and_predicting_need_no_dvc_no_tracker_and_no_matplotlib(tmp_pa
         1,
         f"error: matplotlib {without} 'figura-dvc[train]'`",
     )
-    told = f"error: {tracked}: runtime.trackers.0: 'dvclive' is not installed; `pip install dvclive`"
+    told = f"error: {tracked}: runtime.trackers.0: 'dvclive' is not installed; `pip install dvclive`, or `trackers: []`"
     assert said(launch, "train", tracked, "other") == (1, told)
     (tmp_path / "dvc.yaml").write_text("stages: {}\n")
     assert said("figura", "why") == (1, f"error: dvc {without} 'figura-dvc[train]'`")

@@ -28,7 +28,8 @@ def check_trackers(recipe: Recipe) -> None:
     errors, installed = ErrorCollector(recipe.path), {str(tracker) for tracker in get_available_trackers()}
     for index, tracker in enumerate(recipe.runtime.trackers):
         if tracker not in installed:
-            errors.add(f"runtime.trackers.{index}", f"{tracker!r} is not installed; `pip install {tracker}`")
+            remedy = f"`pip install {tracker}`, or `trackers: []`"
+            errors.add(f"runtime.trackers.{index}", f"{tracker!r} is not installed; {remedy}")
     errors.raise_any()
 
 

@@ -38,8 +38,8 @@ def test_trackers_that_are_not_installed_are_refused_with_the_command_that_insta
     with pytest.raises(UserError) as caught:
         Trainer(recipe.read_from(Path("params.yaml")), run)
     assert str(caught.value).splitlines() == [
-        "params.yaml: runtime.trackers.0: 'wandb' is not installed; `pip install wandb`",
-        "params.yaml: runtime.trackers.2: 'tensorboard' is not installed; `pip install tensorboard`",
+        "params.yaml: runtime.trackers.0: 'wandb' is not installed; `pip install wandb`, or `trackers: []`",
+        "params.yaml: runtime.trackers.2: 'tensorboard' is not installed; `pip install tensorboard`, or `trackers: []`",
     ]
     assert not run.exists()
 
