@@ -88,7 +88,7 @@ def code_of(modules: Iterable[str], types: Collection[str] = (), words: Collecti
             whose name is not a constant, a package without files.
     """
     invalidate_caches()
-    for cached in (find, is_own, _spec, _roots, _module, _listed, _hidden, modules_below, classes_in):
+    for cached in (find, is_own, _files, _spec, _roots, _module, _listed, _hidden, modules_below, classes_in):
         cached.cache_clear()  # files may change between calls
     code = Code()
     walk = _Walk(code, words)
@@ -211,20 +211,31 @@ def find(name: str) -> Found | None:
         return None
     if not rest and (module := _module(top)) is not None and module.is_file():
         return Found(module, "", module.name)
-    above, key = name.rpartition(".")[0], Path(top, *rest)
-    for folder in _folders(name):
+    above, key = name.rpartition(".")[0], name.replace(".", "/")
+    for folder in _folders(name):  # strings, because paths take three times as long
         for suffix in SUFFIXES:
-            if (file := folder / f"__init__{suffix}").is_file():
-                return Found(file, name, (key / file.name).as_posix())
+            if (file := f"__init__{suffix}") in _files(folder):
+                return Found(Path(folder, file), name, f"{key}/{file}")
+        beside, last = os.path.split(folder)
         for suffix in SUFFIXES if rest else ():
-            if (file := folder.with_name(folder.name + suffix)).is_file():
-                return Found(file, above, key.with_name(file.name).as_posix())
-    folders = tuple(str(root.joinpath(*rest[:-1])) for root in _roots(top)) if rest else ()
+            if f"{last}{suffix}" in _files(beside):
+                return Found(Path(f"{folder}{suffix}"), above, f"{key}{suffix}")
+    folders = tuple(os.path.join(root, *rest[:-1]) for root in _roots(top)) if rest else ()
     if folders and (spec := _spec(name, folders)) is not None and spec.origin and os.path.isfile(spec.origin):
-        file, package = Path(spec.origin), spec.submodule_search_locations is not None
-        place = key / file.name if package else key.with_name(file.name)
-        return Found(file, name if package else above, place.as_posix())
+        origin, package = Path(spec.origin), spec.submodule_search_locations is not None
+        place = f"{key}/{origin.name}" if package else Path(key).with_name(origin.name).as_posix()
+        return Found(origin, name if package else above, place)
     return None
+
+
+@cache
+def _files(folder: str) -> frozenset[str]:
+    """Return the names of a folder's files; none of a folder that cannot be read or is not there."""
+    try:
+        with os.scandir(folder) as entries:
+            return frozenset(entry.name for entry in entries if entry.is_file())
+    except OSError:
+        return frozenset()
 
 
 def _is_shipped(name: str) -> bool:
@@ -232,10 +243,10 @@ def _is_shipped(name: str) -> bool:
     return name.startswith(f"{SHIPPED}.")
 
 
-def _folders(name: str) -> list[Path]:
+def _folders(name: str) -> list[str]:
     """Return where the files of a module or package may be, each without the suffix."""
     top, *rest = name.split(".")
-    return [PROJECT.joinpath(*rest)] if _is_shipped(name) else [root.joinpath(*rest) for root in _roots(top)]
+    return [os.path.join(root, *rest) for root in ((PROJECT,) if _is_shipped(name) else _roots(top))]
 
 
 @cache
@@ -373,12 +384,13 @@ def _beside(found: Found, source: Source, library: bool) -> Iterator[tuple[Path,
 
 def _named(found: Found, source: Source) -> Iterator[tuple[Path, str]]:
     """Yield the files that the constants of a module name, from the current folder or its own, and their keys."""
+    here = os.getcwd()
+    others = (str(found.path), os.path.join(here, LOCK))
     for text in source.texts:
-        for folder, above in ((Path.cwd(), Path()), (found.path.parent, Path(found.key).parent)):
-            path, key = (Path(os.path.normpath(one / text)) for one in (folder, above))
-            passing = path in (found.path, Path.cwd() / LOCK) or path.is_relative_to("/proc")
-            if os.path.isfile(path) and not passing:
-                yield path, key.as_posix()
+        for folder, above in ((here, ""), (str(found.path.parent), os.path.dirname(found.key))):
+            path, key = (os.path.normpath(os.path.join(one, text)) for one in (folder, above))
+            if os.path.isfile(path) and path not in others and not path.startswith("/proc/"):
+                yield Path(path), key
 
 
 def module_of_type(name: str) -> str | None:
@@ -405,9 +417,9 @@ def _may_need_adapter(name: str) -> bool:
 def _modules_with(package: str, name: str) -> Iterator[str]:
     """Yield the modules in a package of figura or of the systems whose source defines a class."""
     for folder in _folders(package):
-        if "." in package and folder.with_suffix(".py").is_file() and name in classes_in(folder.with_suffix(".py")):
+        if "." in package and (file := Path(f"{folder}.py")).is_file() and name in classes_in(file):
             yield package
-        for parts, path in modules_below(folder):
+        for parts, path in modules_below(Path(folder)):
             if name in classes_in(path):
                 yield ".".join([package, *parts])
 
