@@ -15,6 +15,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path, PurePosixPath
 from types import MappingProxyType
@@ -260,12 +261,14 @@ def kept(text: str, section: str, names: Collection[str]) -> str:
     return "".join(result)
 
 
+@cache
 def _variables() -> dict[str, dict[str, dict[str, str]]]:
     """Return the maps among `vars` of `dvc.yaml`."""
     maps = [one for one in parse_yaml(_whole_pipeline(), "dvc.yaml")["vars"] if isinstance(one, dict)]
     return {name: entries for one in maps for name, entries in one.items()}
 
 
+@cache
 def _whole_pipeline() -> str:
     """Return `dvc.yaml` with an entry for each recipe, also for those that `dvc repro` does not run here."""
     text, more = _text("dvc.yaml"), ""
@@ -321,10 +324,8 @@ def _repository(root: Path) -> list[str]:
         lines.append("git init")
     if not (root / ".dvc").is_dir():
         below = _done(["git", "rev-parse", "--show-prefix"], root).strip()
-        dvc = [sys.executable, "-m", "dvc"]
-        _done([*dvc, "init", *(["--subdir"] if below else [])], root)
-        _done([*dvc, "config", "core.autostage", "true"], root)
-        _done([*dvc, "config", "core.analytics", "false"], root)
+        _done([sys.executable, "-m", "dvc", "init", *(["--subdir"] if below else [])], root)
+        (root / ".dvc/config").write_text("[core]\n    autostage = true\n    analytics = false\n", encoding="utf-8")
         lines.append("dvc init")
     return lines
 
