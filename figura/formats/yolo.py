@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from figura.base.errors import UserError
+from figura.base.errors import UserError, closest
 from figura.base.files import read_text
 from figura.base.links import real_path
 from figura.formats.exports import OF_COUNT, Entry, Export, entry_of
@@ -25,6 +25,7 @@ _MOST_JOINTS = 1 << 10
 _FEW = 0.2  # of the pictures may be without a label, as background
 SPLITS = {"train": "train", "val": "validation", "valid": "validation", "validation": "validation", "test": "test"}
 """Key of data.yaml -> split."""
+OTHERS = ("path", "names", "nc", "kpt_shape", "flip_idx", "kpt_names")  # keys that are read
 
 
 def yolo_file(path: Path) -> Path | None:
@@ -47,7 +48,7 @@ def open_yolo(path: Path, root: Path) -> dict[str, Export]:
     names = _names(path, content.get("names"), content.get("nc"))
     joints, shape, flip = _joints(path, content, names)
     categories = tuple({"id": number + 1, "name": name} for number, name in names.items())
-    splits, seen = dict[str, Export](), set[str]()
+    splits, seen, typos = dict[str, Export](), set[str](), _misspelt(path, content)
     for key, split in SPLITS.items():
         if content.get(key) and split not in splits:
             pictures = list(_pictures(path, root, content, key))
@@ -57,11 +58,12 @@ def open_yolo(path: Path, root: Path) -> dict[str, Export]:
                 raise UserError(f"{path}: no labels: {label} and the others do not exist below {root}")
             line = f"{path.name}: {len(bare)} of {len(pictures)} pictures of {split} have no label file: they count as"
             begin = "warning: " if len(bare) > _FEW * len(pictures) else ""
-            notes = (f"{begin}{line} empty, such as {bare[0]}",) if bare else ()
+            notes = (*typos, *([f"{begin}{line} empty, such as {bare[0]}"] if bare else []))
             folders = {str(PurePosixPath(picture).parent) for picture in pictures} - seen
             entries = partial(_entries, root, pictures, sorted(folders), names, shape)
             splits[split] = Export(path, "YOLO's labels", entries, joints, categories, False, True, flip, notes)
             seen |= folders
+            typos = []
     if not splits:
         raise UserError(f"{path}: no split; it needs `train` and `val`, folders of pictures")
     return splits
@@ -78,6 +80,18 @@ def _content(path: Path) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise UserError(f"{path}: a map with names, train and val is needed; found {repr(content)[:80]}")
     return content
+
+
+def _misspelt(path: Path, content: dict[str, Any]) -> list[str]:
+    """Return a warning for each key that is not read, and is close to one that is and is missing."""
+    given = {SPLITS[key] for key in SPLITS if content.get(key)}
+    missing = [key for key in (*SPLITS, *OTHERS) if key not in content and SPLITS.get(key) not in given]
+    unread = [key for key in map(str, content) if key not in (*SPLITS, *OTHERS)]
+    return [
+        f"warning: {path.name}: the key {key!r} is not read; is it {near!r}?"
+        for key in unread
+        if (near := closest(key, missing)) is not None
+    ]
 
 
 def _names(path: Path, names: Any, count: Any) -> dict[int, str]:

@@ -928,7 +928,7 @@ def test_a_file_in_another_frame(prepare, frame):
         assert np.allclose([one["bbox"] for one in found.people], [one["bbox"] for one in many()["annotations"]])
 
 
-def yolo(change=lambda *numbers: numbers, joint=lambda x, y: (x, y), kept=range(1, 31), names=True):
+def yolo(change=lambda *numbers: numbers, joint=lambda x, y: (x, y), kept=range(1, 31), names=True, more=""):
     """Return what writes labels of 60 people: x and y of the box's centre, width, height and joints, as shares."""
 
     def changed(_):
@@ -943,7 +943,7 @@ def yolo(change=lambda *numbers: numbers, joint=lambda x, y: (x, y), kept=range(
         for number, lines in rows.items():
             Path(f"raw/labels/{number:03}.txt").write_text("\n".join(lines) + "\n")
         data = "train: images\nnames: [person]\n" + "kpt_shape: [17, 3]\n" * names
-        Path("raw/data.yaml").write_text(data)
+        Path("raw/data.yaml").write_text(data + more)
 
     return changed
 
@@ -952,6 +952,8 @@ LABELS = {
     "right": (yolo(), {}, None),
     "right, bare": (yolo(names=False), {}, None),
     "some empty": (yolo(kept=range(1, 28)), {}, None),
+    "a key misspelt": (yolo(more="vall: images\n"), {}, "warning: data.yaml: the key 'vall' is not read; is it 'val'"),
+    "keys of others": (yolo(more="download: http://x\nroboflow: {license: MIT}\nchannels: 3\n"), {}, None),
     "most missing": (yolo(kept=range(1, 8)), {}, "warning: data.yaml: 23 of 30 pictures of train have no label file"),
     "corner": (yolo(lambda x, y, w, h: (x - w / 2, y - h / 2, w, h)), {}, "error: .*60 boxes fit x, y, width, height"),
     "corner, bare": (
