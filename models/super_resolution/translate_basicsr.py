@@ -8,7 +8,7 @@ from figura.commands.translate.translation import Translation
 
 SYSTEM = System(
     "BasicSR, traiNNer-redux", frozenset({"network_g"}), r"(.*/)?(train|test)\.py", frozenset({"-opt"}),
-    several=frozenset({"--force_yml"}),
+    several=frozenset({"--force_yml"}), assigns=frozenset({"--force_yml"}),
     row=lambda key: re.sub(r"\.\d+\.|\.(val|test)_\d+\.", lambda found: f".{found[1] or '*'}.", key),
 )  # fmt: skip
 MODELS = ("SRModel", "SRGANModel", "ESRGANModel", "RealESRNetModel", "RealESRGANModel", "SwinIRModel", "")

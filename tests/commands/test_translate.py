@@ -762,6 +762,17 @@ def test_an_option_and_its_file_may_be_one_word(tmp_path):
     assert "-opt" not in [key for keys in translation.listed().values() for key in keys]
 
 
+def test_options_that_change_keys_of_a_file(tmp_path):
+    (tmp_path / "esrgan.yml").write_text(ESRGAN)
+    command = f"python basicsr/train.py -opt {tmp_path}/esrgan.yml --force_yml"
+    translation = translated(f"{command} train:total_iter=1000 train:ema_decay=0.5", None, tmp_path / "recipe.yaml")
+    assert translation.recipe["train"]["steps"] == 1000
+    assert translation.recipe["train"]["ema"] == {"decay": 0.5}
+    assert "--force_yml" not in [key for keys in translation.listed().values() for key in keys]
+    with pytest.raises(UserError, match="'train': expected `key:key=value`"):
+        translated(f"{command} train", None, tmp_path / "recipe.yaml")
+
+
 def test_norms_of_several_processes_are_the_norms(tmp_path):
     recipe = translated(f"{PIX2PIX} --norm sync_batch", 4, tmp_path / "recipe.yaml").recipe
     assert {one["norm"] for one in recipe["networks"].values()} == {"batch"}

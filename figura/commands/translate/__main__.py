@@ -25,7 +25,7 @@ from figura.base.exit_status import run
 from figura.base.files import write_text
 from figura.base.yaml12 import to_yaml
 from figura.commands import parser_of
-from figura.commands.translate.reading import System, command_of, options, overrides, read_file
+from figura.commands.translate.reading import System, assigned, command_of, options, overrides, read_file
 from figura.commands.translate.recipe_text import recipe_text
 from figura.commands.translate.table import read_table, table_of
 from figura.commands.translate.translation import Translation
@@ -102,9 +102,11 @@ def translated(source: str, examples: int | None, output: Path) -> Translation:
         kind = told[0]
     own = tables[kind].said if systems[kind].overrides else given
     line = one_line(source.replace("\\\n", " "))
-    translation = Translation(systems[kind], tables[kind], line, overrides(given, content, own), output, examples)
+    assigns = systems[kind].assigns & given.keys()
+    values = overrides(given, content, own) | assigned(word for option in assigns for word in given[option])
+    translation = Translation(systems[kind], tables[kind], line, values, output, examples)
     translation.program = program.removeprefix("openpifpaf.")
-    translation.read(*naming)
+    translation.read(*naming, *assigns)
     if before:
         translation.remarks.append(f"in front of the command, and not taken over: {' '.join(before)}")
     modules[kind].translate(translation)

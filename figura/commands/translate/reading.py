@@ -2,7 +2,7 @@
 
 import re
 import shlex
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,6 +32,8 @@ class System(NamedTuple):
     """Options that name configuration files; later ones replace top-level keys of earlier ones."""
     several: frozenset[str] = frozenset()
     """Options with any number of values, up to the next option."""
+    assigns: frozenset[str] = frozenset()
+    """Those of them whose values change keys of the files: `a:b=value`."""
     overrides: bool = False
     """Whether options that are not in the table change keys of the files: `--a/b value`."""
     row: Callable[[str], str] = str
@@ -142,4 +144,15 @@ def overrides(given: Mapping[str, Any], content: dict[str, Any], own: Collection
         key = option.removeprefix("--").replace("/", ".")
         found = {name: one for name, one in found.items() if option in own or not f"{name}.".startswith(f"{key}.")}
         found |= {option: value} if option in own else flat({key: value})
+    return found
+
+
+def assigned(words: Iterable[Any]) -> dict[str, Any]:
+    """Return what words such as `a:b=value` say, as flat keys. Raises UserError for another form."""
+    found: dict[str, Any] = {}
+    for word in words:
+        key, equals, text = str(word).partition("=")
+        if not equals:
+            raise UserError(f"{shown(word)}: expected `key:key=value`")
+        found |= flat({key.replace(":", "."): value_of(text)})
     return found
