@@ -20,7 +20,7 @@ from test_import_vunet import port
 from figura.base.errors import UserError
 from figura.base.exit_status import run
 from figura.commands.import_weights.__main__ import main
-from figura.commands.import_weights.tensor_files import read_tensors
+from figura.commands.import_weights.tensor_files import read_content, tensors_of
 
 STATES = {
     "basicsr": ("esrgan", lambda: basicsr().state_dict()),
@@ -93,7 +93,7 @@ def test_a_byte_that_changed(tmp_path):
     (tmp_path / "a.pth").write_bytes(content)
     assert not torch.equal(torch.load(tmp_path / "a.pth")["conv_last.weight"], state["conv_last.weight"])
     with pytest.raises(UserError, match=r"a\.pth: the checksum of its part .*/data/\d+ differs: the file is damaged"):
-        read_tensors(tmp_path / "a.pth")
+        tensors_of(read_content(tmp_path / "a.pth"), tmp_path / "a.pth")
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def test_files_of_another_format(content, told, tmp_path, capsys):
     assert not (tmp_path / "out.safetensors").exists()
     (tmp_path / "a.safetensors").write_bytes(content)
     with pytest.raises(UserError, match=r"a\.safetensors: (it is|not a readable safetensors file)"):
-        read_tensors(tmp_path / "a.safetensors")
+        tensors_of(read_content(tmp_path / "a.safetensors"), tmp_path / "a.safetensors")
 
 
 def test_what_may_stand_around_weights(tmp_path):
@@ -149,13 +149,13 @@ def test_what_may_stand_around_weights(tmp_path):
     contents += [{key: state} for key in ("params", "params_ema", "state_dict", "model")]
     for content in contents:
         torch.save(content, tmp_path / "a.pth")
-        found = read_tensors(tmp_path / "a.pth")
+        found = tensors_of(read_content(tmp_path / "a.pth"), tmp_path / "a.pth")
         assert found.keys() == state.keys()
         assert all(torch.equal(found[name], value) for name, value in state.items())
     save_file(wrapped, tmp_path / "a.safetensors")
-    assert read_tensors(tmp_path / "a.safetensors").keys() == state.keys()
+    assert tensors_of(read_content(tmp_path / "a.safetensors"), tmp_path / "a.safetensors").keys() == state.keys()
     with pytest.raises(UserError, match=r"b\.safetensors: no such file"):
-        read_tensors(tmp_path / "b.safetensors")
+        tensors_of(read_content(tmp_path / "b.safetensors"), tmp_path / "b.safetensors")
 
 
 def rewritten(path, compression, parts=None):
@@ -172,17 +172,17 @@ def test_files_that_would_fill_the_memory_are_not_read(tmp_path, monkeypatch):
     path = tmp_path / "a.pth"
     torch.save(basicsr().state_dict(), path)
     rewritten(path, zipfile.ZIP_STORED)
-    assert read_tensors(path).keys() == basicsr().state_dict().keys()
+    assert tensors_of(read_content(path), path).keys() == basicsr().state_dict().keys()
     rewritten(path, zipfile.ZIP_DEFLATED, {"data/0": bytes(1_000_000)})
     monkeypatch.setattr(torch, "load", None)  # refused before
     with pytest.raises(UserError, match=r"a\.pth: its parts are compressed"):
-        read_tensors(path)
+        tensors_of(read_content(path), path)
     rewritten(path, zipfile.ZIP_STORED)
     content = path.read_bytes()
     size = content.index(b"PK\x01\x02") + 24  # of the first part, in the list at the end
     path.write_bytes(content[:size] + (10**9).to_bytes(4, "little") + content[size + 4 :])
     with pytest.raises(UserError, match=r"a\.pth: its parts are together larger than the file"):
-        read_tensors(path)
+        tensors_of(read_content(path), path)
 
 
 class Module:
@@ -196,7 +196,7 @@ class Module:
 def test_modules_without_end(tmp_path):
     torch.save({"model": Module()}, tmp_path / "a.pth")
     with pytest.raises(UserError, match=r"a\.pth: a module of its network contains itself, or too many lie one in"):
-        read_tensors(tmp_path / "a.pth")
+        tensors_of(read_content(tmp_path / "a.pth"), tmp_path / "a.pth")
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])

@@ -19,7 +19,7 @@ from figura.base.yaml12 import read_yaml, to_yaml
 from figura.commands.import_weights.__main__ import main
 from figura.commands.import_weights.plan import fitted
 from figura.commands.import_weights.safe_unpickle import read_pickle
-from figura.commands.import_weights.tensor_files import read_tensors
+from figura.commands.import_weights.tensor_files import read_content, tensors_of
 from figura.engine.build import build_networks
 from figura.engine.weights import load_start
 from figura.recipe.load import check_recipe
@@ -179,7 +179,7 @@ def test_a_pickled_network_is_read_without_its_classes(checkpoint):
     with pytest.raises(ModuleNotFoundError, match="openpifpaf"):
         torch.load(path, weights_only=False)
     allowed = set(torch.serialization.get_safe_globals())
-    assert same(read_tensors(path), state)
+    assert same(tensors_of(read_content(path), path), state)
     assert read_pickle(path)["epoch"] == 250
     assert set(torch.serialization.get_safe_globals()) == allowed  # nothing more once it is read
 
@@ -206,9 +206,9 @@ def test_nothing_that_a_file_asks_for_is_run(function, tmp_path):
     made.rmdir()
     if function in (os.system, os.mkdir):  # the loader refuses some modules by their names
         with pytest.raises(UserError, match="cannot be read"):
-            read_tensors(path)
+            tensors_of(read_content(path), path)
     else:
-        assert same(read_tensors(path), weights)
+        assert same(tensors_of(read_content(path), path), weights)
     assert not made.exists()
 
 

@@ -17,25 +17,20 @@ NESTED = 3  # dictionaries around the weights, at most
 WRAPPED = ("module.", "_orig_mod.")  # prefixes of every name: of DataParallel and of torch.compile, perhaps of both
 
 
-def read_tensors(path: Path) -> dict[str, Tensor]:
-    """Read the tensors, by name, of a safetensors file, a state dictionary, a checkpoint or a pickled network.
-
-    A checkpoint holds one of these under a key of `CONTENTS`, or under any key if it holds no other. Nothing that the
-    file names is executed (`figura/commands/import_weights/safe_unpickle.py`).
-
-    Raises:
-        UserError: the file cannot be read, or holds no weights, several networks, or tensors without plain values.
-    """
-    return tensors_of(read_content(path), path)
-
-
 def read_content(path: Path) -> Any:
     """Return what a file of safetensors or of `torch.save` holds; raise UserError if it cannot be read."""
     return load_tensors(path) if path.suffix == ".safetensors" else read_pickle(path)
 
 
 def tensors_of(content: Any, path: Path, *, several: bool = False) -> dict[str, Tensor]:
-    """Return the tensors in what a file holds, as `read_tensors` does; of `several` networks, as `<key>.<name>`."""
+    """Return the tensors, by name, in what a file holds: a state dictionary, a checkpoint or a pickled network.
+
+    A checkpoint holds one of these under a key of `CONTENTS`, or under any key if it holds no other; of `several`
+    networks, names are `<key>.<name>`. Nothing that the file names is executed (`safe_unpickle.py`).
+
+    Raises:
+        UserError: it holds no weights, several networks, or tensors without plain values.
+    """
     try:
         state = _state(content)
         networks = {} if state is not None else _networks(content)
