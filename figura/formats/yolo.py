@@ -56,17 +56,27 @@ def open_yolo(path: Path, root: Path) -> dict[str, Export]:
             if pictures and len(bare) == len(pictures):
                 label = label_of(pictures[0])
                 raise UserError(f"{path}: no labels: {label} and the others do not exist below {root}")
-            line = f"{path.name}: {len(bare)} of {len(pictures)} pictures of {split} have no label file: they count as"
-            begin = "warning: " if len(bare) > _FEW * len(pictures) else ""
-            notes = (*typos, *([f"{begin}{line} empty, such as {bare[0]}"] if bare else []))
+            notes = [*typos, *_labels_told(path.name, split, pictures, bare)]
             folders = {str(PurePosixPath(picture).parent) for picture in pictures} - seen
             entries = partial(_entries, root, pictures, sorted(folders), names, shape)
-            splits[split] = Export(path, "YOLO's labels", entries, joints, categories, False, True, flip, notes)
+            splits[split] = Export(path, "YOLO's labels", entries, joints, categories, False, True, flip, tuple(notes))
             seen |= folders
             typos = []
     if not splits:
         raise UserError(f"{path}: no split; it needs `train` and `val`, folders of pictures")
     return splits
+
+
+def _labels_told(file: str, split: str, pictures: list[str], bare: list[str]) -> Iterator[str]:
+    """Yield a line about pictures without a label, and a warning about those that share one."""
+    if bare:
+        line = f"{file}: {len(bare)} of {len(pictures)} pictures of {split} have no label file: they count as empty"
+        yield f"{'warning: ' if len(bare) > _FEW * len(pictures) else ''}{line}, such as {bare[0]}"
+    of_label = dict(zip(map(label_of, pictures), pictures, strict=True))
+    shared = [(picture, of_label[label]) for picture in pictures if of_label[label := label_of(picture)] != picture]
+    if shared:
+        both = " and ".join(shared[0])
+        yield f"warning: {file}: {len(shared)} pictures of {split} share the label of another, such as {both}"
 
 
 def _content(path: Path) -> dict[str, Any]:
@@ -192,7 +202,7 @@ def _entries(
     for folder in folders:
         have = {"classes", *(file.stem for file in (root / folder).iterdir())}  # classes.txt is labelImg's
         for label in sorted((root / label_of(f"{folder}/x")).parent.glob("*.txt")):
-            if label.stem not in have:
+            if label.stem not in have and not label.name.startswith("."):  # ._x.txt is macOS's
                 place = label.relative_to(root).as_posix()
                 yield Entry("", UnusableError("label without a picture", place), place)
 
@@ -214,27 +224,31 @@ def _row(words: list[str], names: dict[int, str], shape: tuple[int, int]) -> dic
         numbers = [float(word) for word in words]
     except ValueError:
         raise UnusableError("label is not numbers", " ".join(words)[:80]) from None
-    if not is_finite(numbers, 1e9) or numbers[0] not in names:
+    if numbers[0] not in names:
         raise UnusableError("class is not one of data.yaml", words[0][:20])
     record: dict[str, Any] = {"category_id": int(numbers[0]) + 1}
     rest = numbers[1:]
-    if not joints and len(rest) >= 6 and len(rest) % 2 == 0:
+    triangle = not joints and len(rest) == 6
+    if triangle and rest[5] == 1:
+        raise UnusableError("a triangle, or a box with its confidence and the number of a track", " ".join(words)[:80])
+    if not joints and len(rest) >= 6 and len(rest) % 2 == 0 and not (triangle and rest[5].is_integer() and rest[5]):
         xs, ys = rest[::2], rest[1::2]
         box = [min(xs), min(ys), max(xs) - min(xs), max(ys) - min(ys)]
         record |= {"bbox": box, "segmentation": [rest]}
-    elif len(rest) - 4 - joints * dims in (0, 1):  # one more: the confidence of a prediction
+        positions = rest
+    elif len(rest) - 4 - joints * dims in (0, 1, 2):  # more: the confidence of a prediction, the number of a track
         x, y, width, height = rest[:4]
         record["bbox"] = [x - width / 2, y - height / 2, width, height]
-        points = rest[4 : 4 + joints * dims]
+        positions = rest[:4]
         if joints:
-            record["keypoints"] = _flagged(points, dims)
+            record["keypoints"] = points = _flagged(rest[4 : 4 + joints * dims], dims)
+            positions = [*positions, *points[::3], *points[1::3]]
     else:
         others = [[count // of, of] for of in (2, 3) if (count := len(rest) - 4) > 0 and count % of == 0]
         fitting = [shape for shape in others if shape[0] == joints] or others
         fit = f", as of kpt_shape: {fitting[0]}" if joints and fitting else ""
         raise UnusableError(f"label has not {5 + joints * dims} numbers", f"{len(numbers)} numbers{fit}")
-    positions = [*rest[:4], *(number for index, number in enumerate(rest[4:]) if dims < 3 or index % 3 < 2)]
-    if any(abs(number) > 2 for number in positions):
+    if not is_finite(positions, 2):
         raise UnusableError("label is not in fractions of the picture", " ".join(words)[:80])
     return record
 

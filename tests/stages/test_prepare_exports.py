@@ -139,6 +139,30 @@ def test_boxes_and_polygons_of_yolo():
     assert len(load("validation")["annotations"]) == 1
 
 
+@pytest.mark.parametrize("row", ["0 0.5 0.5 0.5 0.25 0.9 3", "0 0.5 0.5 0.5 0.25 3"])
+def test_boxes_of_tracks_of_yolo(row):
+    """Ultralytics' `track` writes the number of the track behind the box and its confidence."""
+    write_yolo("train: images/train\nval: images/val\nnames: [dog]\n", **{"train/a": f"{row}\n"})
+    prepare_with(annotations="data.yaml")
+    (dog,) = load("train")["annotations"]
+    assert dog["bbox"] == [8, 18, 16, 12]
+    assert not dog.get("segmentation")
+
+
+def test_a_pose_with_confidence_and_track_of_yolo():
+    write_yolo(**{"train/a": "0 0.5 0.5 0.5 0.25 0.25 0.5 2 0.5 0.5 1 nan nan 0 0.9 7\n", "train/._a": "\0\n"})
+    prepare_with(annotations="data.yaml")
+    assert load("train")["annotations"][0]["keypoints"] == [8, 24, 2, 16, 24, 1, 0, 0, 0]
+
+
+def test_pictures_that_share_a_label_of_yolo_are_told(capsys):
+    write_yolo()
+    write_pictures("a.jpg", folder="images/train")
+    prepare_with(annotations="data.yaml")
+    line = "1 pictures of train share the label of another, such as images/train/a.jpg and images/train/a.png"
+    assert f"warning: data.yaml: {line}" in capsys.readouterr().out
+
+
 def test_a_picture_in_two_splits_of_yolo_is_told(capsys):
     write_yolo(POSE.replace("images/val", "images/train"))
     prepare_with(annotations="data.yaml")
@@ -176,6 +200,7 @@ def test_joints_of_yolo_without_flags():
         ("0 160 120 80 60 80 120 2 160 120 1 0 0 0", "label is not in fractions of the picture"),
         ("0 0.5 0.5 0.5 0.25", "label has not 14 numbers"),
         ("3 0.5 0.5 0.5 0.25 0.25 0.5 2 0.5 0.5 1 0 0 0", "class is not one of data.yaml"),
+        ("0 0.5 0.5 0.5 nan 0.25 0.5 2 0.5 0.5 1 0 0 0", "label is not in fractions of the picture"),
         ("dog 0.5 0.5 0.5 0.25", "label is not numbers"),
         ("nan 0.5 0.5 0.5 0.25", "class is not one of data.yaml"),
     ],
