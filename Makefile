@@ -2,7 +2,7 @@
 # run. `make help` lists the targets: lines that begin with `#:`.
 #: run          enlarges a photo by a network that ships, then trains everything that is not up to date
 #: test         lint, types, and tests of all behaviour; 6 to 12 minutes on two cores
-#: test-slow    tests that start the real DVC, Slurm, an entry point, stores and hosted workflows
+#: test-slow    tests that start the real DVC, Slurm, an entry point, stores and hosted workflows, and the longest
 #: test-all     both, as .ci/run does; 27 to 52 minutes in CI
 #: lint         lint, format and types alone
 #: pictures     the README's pictures, from the results of `make run`

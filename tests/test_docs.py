@@ -332,6 +332,7 @@ def test_pages_of_classes_name_modules():
         assert path.with_suffix(".py").is_file() or (path / "__init__.py").is_file(), name
 
 
+@pytest.mark.slow
 def test_the_site_is_built_without_a_warning(tmp_path):
     """Where its generator is installed: the dependency group `docs`, in an environment of its own."""
     program = shutil.which("zensical", path=Path(sys.executable).parent)

@@ -307,6 +307,7 @@ def test_without_a_lock_that_can_be_read_a_stage_never_ran(project, text):
     assert causes(TRAIN, read_lock()) == ["dvc.lock knows no run of it"]
 
 
+@pytest.mark.slow
 def test_training_and_predicting_need_no_dvc_no_tracker_and_no_matplotlib(tmp_path):
     (tmp_path / "sitecustomize.py").write_text(
         "import os, sys\nsys.modules |= dict.fromkeys(os.environ['WITHOUT'].split())  # cannot be imported\n"

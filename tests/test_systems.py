@@ -79,6 +79,7 @@ def asked(folder: Path, *words: str) -> list[str]:
     return done.stdout.splitlines() or [done.stderr]
 
 
+@pytest.mark.slow
 def test_a_shipped_system_runs_beside_other_models_and_loads_no_file_twice(theirs: Path) -> None:
     folders = "figura/models/images figura/models/vunet"
     assert asked(theirs, "spawn") == ["figura.models.vunet.networks", folders]

@@ -31,6 +31,7 @@ def test_a_row_has_medians_and_the_median_of_the_ratios_of_rounds():
     assert before_after.row("case", found, madds=0.0, fastest=0.0)[5:7] == ["", ""]
 
 
+@pytest.mark.slow
 def test_both_sides_measure_each_with_its_own_code(earlier, monkeypatch, capsys):
     monkeypatch.setattr(
         sys, "argv", ["before_after", str(earlier), "--cases", "encoder", "--rounds", "2", "--seconds", "0.01"],

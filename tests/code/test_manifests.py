@@ -226,6 +226,7 @@ def refreshed(project: Path) -> str:
     return done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_only_what_changed_is_written(project: Path) -> None:
     manifest = project / "code/train-a.json"
     assert refreshed(project) == "code/train-a.json\n"

@@ -58,6 +58,7 @@ def results(folder: Path, code: str) -> tuple[dict[str, bytes], str]:
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}, done.stdout
 
 
+@pytest.mark.slow
 def test_stages_give_the_same_results_with_modules_without_effect_corrupted(tmp_path: Path) -> None:
     right, _ = results(tmp_path / "right", STAGES)
     corrupted, printed = results(tmp_path / "corrupted", CORRUPTED)

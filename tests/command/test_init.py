@@ -70,6 +70,7 @@ PARAMS = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_every_recipe_begins_a_project_with_its_data(tmp_path: Path) -> None:
     """By the folders alone: each file that trains; a judge of others' pictures and what recipes share have no data."""
     files = [path.relative_to(ROOT).as_posix() for path in (ROOT / "recipes").rglob("*.yaml")]

@@ -100,6 +100,7 @@ def exact(tmp_path):
     return folder, "--recipe", recipe
 
 
+@pytest.mark.slow
 def test_a_file_runs_without_us_and_says_what_it_is(exact, tmp_path, capsys):
     assert export(*exact) == 0
     file = tmp_path / "run/export/painter.onnx"
@@ -206,6 +207,7 @@ def test_what_has_no_file_is_told_in_a_line(network, said, tmp_path, capsys):
     assert not list((tmp_path / "run/export").iterdir())
 
 
+@pytest.mark.slow
 def test_a_branch_on_the_size_of_pictures(tmp_path, capsys):
     """Below a limit, and where sizes alternate, the file has the examples' size; above it, it says its least size."""
     file = tmp_path / "run/export/painter.onnx"

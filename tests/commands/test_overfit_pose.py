@@ -49,6 +49,7 @@ def test_one_scene_by_heart(root, tmp_path, capsys):
     assert "AP50 1.000" in figures
 
 
+@pytest.mark.slow
 def test_too_few_steps_and_too_few_images_are_told(root, tmp_path, capsys):
     assert overfit(root, tmp_path / "short", steps=8) == 1
     assert "visible keypoints are not found within one stride" in capsys.readouterr().err

@@ -72,6 +72,7 @@ def test_intervals_hold_for_all_pairs_of_settings_at_once():
     assert found["5"].effect.seeds == pytest.approx((5 - half, 5 + half), abs=1e-3)
 
 
+@pytest.mark.slow
 def test_equal_settings_stop_in_no_more_races_than_the_confidence_says():
     """Of 6 settings with 3 seeds, the best and the worst of 200 grids; without the correction, 30 % of races."""
     random, stopped = np.random.default_rng(1), 0

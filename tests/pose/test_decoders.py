@@ -39,6 +39,7 @@ is_occupied(np.zeros((1, 4, 4), np.uint8), 0, 1.0, 1.0)
 """
 
 
+@pytest.mark.slow
 def test_that_a_decoder_is_compiled_is_said_once_and_not_again_where_it_is_cached(tmp_path):
     said = [
         subprocess.run(

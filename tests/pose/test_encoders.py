@@ -227,6 +227,7 @@ def test_wrong_annotations_are_named():
         Cif(COCO, 8).encode(two, SIZE, WHOLE)
 
 
+@pytest.mark.slow
 def test_a_second_process_compiles_nothing_even_where_nothing_can_be_written_beside_the_code(tmp_path: Path):
     shutil.copy(Path(__file__).parents[2] / "models/pose/target_rendering.py", tmp_path / "target_rendering.py")
     (tmp_path / "__pycache__").touch()  # no folder can be made here, not even by root

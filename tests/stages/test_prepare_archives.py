@@ -90,6 +90,7 @@ def as_before():
     return hashes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "reader"), CASES)
 def test_archives_folders_and_processes_give_equal_examples(kind, reader, monkeypatch):
     monkeypatch.setattr(archive_writer, "MOST", 10_000)  # two pictures of noise

@@ -237,6 +237,7 @@ def test_a_network_that_had_not_run_keeps_its_first_weights(shared, tmp_path):
     assert kept(tmp_path / "second").startswith("iteration 17 of 24")
 
 
+@pytest.mark.slow
 def test_pairs_of_trainings_that_differ_later(shared, tmp_path):
     draw, saved = random.Random(4), 0
     for number in range(5):

@@ -157,6 +157,7 @@ def status_of_killed_child(run, point):
     return os.waitpid(child, 0)[1]
 
 
+@pytest.mark.slow
 def test_kill_9_at_any_change_of_the_disk(run, uninterrupted, monkeypatch):
     """The later the kill, the later it goes on: no state is lost until the outputs are whole."""
     expected = uninterrupted("short")  # before calls are counted: the first training of a process makes some more

@@ -135,6 +135,7 @@ def pairs():
     return toy.changed({"train.steps": STEPS}, toy_pairs.content())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("made", "every"), [(mixed, 1), (toy.gan, 1), (pairs, 3)], ids=["toy", "adversarial", "pix2pix"]
 )
@@ -302,6 +303,7 @@ class Own(Loss):
 """
 
 
+@pytest.mark.slow
 def test_code_counts_from_where_it_runs(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(tmp_path))
     (tmp_path / "own_states.py").write_text(OWN.replace("FACTOR", "1.0"))
@@ -343,6 +345,7 @@ def test_data_count_by_their_manifest(tmp_path, store):
     assert begins_at(stored) == 0
 
 
+@pytest.mark.slow
 def test_weights_count_by_their_content(tmp_path):
     whole(tmp_path / "one", {"train.steps": 2})
     whole(tmp_path / "two", {"train.steps": 3})
@@ -454,6 +457,7 @@ def test_callbacks_share_if_they_say_what_they_depend_on(kind, says, begins, tmp
     assert_same(tmp_path / "b", tmp_path / "c")
 
 
+@pytest.mark.slow
 def test_two_ranks_share_with_two(tmp_path):
     gan = toy.gan()
 
