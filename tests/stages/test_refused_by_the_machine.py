@@ -219,7 +219,9 @@ def test_processes_that_are_starting_say_nothing_of_ctrl_c(seconds):
         "import os, signal, sys, threading\nfrom figura.synthetic.processes import processes\n"
         "from figura.base.exit_status import run\n"
         "def main(_):\n"
+        "    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})\n"  # of the thread, which must not get it
         f"    threading.Timer({seconds}, os.killpg, [0, signal.SIGINT]).start()\n"
+        "    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})\n"
         "    with processes(2, 16) as pool:\n        list(pool.map(abs, range(9)))\n"
         "        threading.Event().wait(20)\n"
         "sys.exit(run(main, []))"
