@@ -154,7 +154,6 @@ class _Annotation:
         record["bbox"] = [0, 0, *self.picture] if self.conventions.boxes == "picture" else self.box()
         if record.get("keypoints") and self.names and max(record["bbox"][:2]) > 1:
             # A joint at 0, 0 though the box begins elsewhere: tools write 0, 0 for a missing joint
-            record["keypoints"] = list(record["keypoints"])
             self.unlabel_origin(least=1)
         self.set_area()
         person = record.get("person_id", 0)
@@ -251,7 +250,7 @@ class _Annotation:
 
     def unlabel_origin(self, least: int) -> None:
         """Make joints at 0, 0 unlabelled if there are at least as many."""
-        keypoints = self.record["keypoints"]
+        keypoints = self.record["keypoints"] = list(self.record["keypoints"])
         points = zip(keypoints[::3], keypoints[1::3], keypoints[2::3], strict=True)
         origin = [place for place, (x, y, flag) in enumerate(points) if flag and x == 0 == y]
         for place in origin if len(origin) >= least else ():
@@ -323,8 +322,10 @@ class _Annotation:
     def box(self) -> list[float]:
         """Return x, y, width, height, partly in the picture: the record's, else the mask's, else the joints'."""
         keypoints, (width, height) = self.record.get("keypoints"), self.picture
-        if self.conventions.boxes == "joints" and (around := _around(keypoints, self.joints, self.picture)):
-            return around
+        if self.conventions.boxes == "joints" and keypoints and self.names:
+            self.unlabel_origin(least=1)
+            if around := _around(self.record["keypoints"], self.joints, self.picture):
+                return around
         raw = self.record.get("bbox")
         box = real_numbers(raw)
         if box is None or len(box) != 4:
@@ -339,6 +340,7 @@ class _Annotation:
                 self.note("boxes of negative width or height", box, turned)
                 box = turned
             if min(box[2:]) > 0:
+                box = self.upright(box)
                 if box[0] < width and box[1] < height and box[0] + box[2] > 0 and box[1] + box[3] > 0:
                     return self.reasonable(box)
                 fault = "box outside of the image"
@@ -351,6 +353,20 @@ class _Annotation:
             raise UnusableError(fault, f"{shown(raw)} in {width} x {height}, and no mask, no joint")
         self.note(f"boxes that are missing or empty, taken from the {source}", raw, derived)
         return derived
+
+    def upright(self, box: list[float]) -> list[float]:
+        """Return the box around one that is turned about its middle, by CVAT's attribute in degrees."""
+        attributes = self.record.get("attributes")
+        turn = real_number(attributes.get("rotation")) if isinstance(attributes, dict) else None
+        if not turn or self.record.get("segmentation") or self.record.get("keypoints"):
+            return box
+        x, y, a, b = box
+        cos, sin = abs(math.cos(math.radians(turn))), abs(math.sin(math.radians(turn)))
+        wide, high = a * cos + b * sin, a * sin + b * cos
+        around = [round(one, 2) for one in (x + (a - wide) / 2, y + (b - high) / 2, wide, high)]
+        self.record["attributes"] = {key: value for key, value in (attributes or {}).items() if key != "rotation"}
+        self.note("turned boxes (attributes.rotation), replaced by upright ones around them", box, around)
+        return around
 
     def reasonable(self, box: list[float]) -> list[float]:
         """Return a box cut to the picture if it ends far outside, widened if it is that of the joints alone."""
@@ -416,17 +432,25 @@ def triples(raw: Any, names: Sequence[str]) -> list[Any] | None:
     """Return 3 values a joint: x, y and visibility; None if there are not as many joints as names.
 
     `raw` is a list of triples or of pairs (which are visible unless at 0, 0), flat or nested, or of objects with `x`,
-    `y` and the visibility as `v`, `visibility`, `confidence` or `score`; or such triples by name.
+    `y` and the visibility as `v`, `visibility`, `confidence` or `score`; or such triples by name, in any spelling.
     """
     if isinstance(raw, dict):
-        raw = [raw.get(name) for name in names] if raw.keys() & {*names} else None
+        spelt = {_plain(name): point for name, point in raw.items()}
+        raw = [spelt.get(_plain(name)) for name in names] if spelt.keys() & {*map(_plain, names)} else None
     if not isinstance(raw, list):
         return None
+    if len(raw) == 3 != len(names) and all(isinstance(axis, list) and len(axis) == len(names) for axis in raw):
+        raw = [list(point) for point in zip(*raw, strict=True)]  # of MATLAB, a row for x, for y and for the flags
     if {*map(type, raw)} & {list, dict}:
         raw = [value for one in raw for value in _triple(one)] if len(raw) == len(names) else []
     if len(raw) == 2 * len(names):
         raw = [value for pair in zip(raw[::2], raw[1::2], strict=True) for value in _triple(pair)]
     return list(raw) if len(raw) == 3 * len(names) else None
+
+
+def _plain(name: Any) -> str:
+    """Return a joint's name without case, spaces and signs."""
+    return "".join(filter(str.isalnum, str(name).lower()))
 
 
 def labelled_points(raw: Any, names: Sequence[str], least: float = 0.0) -> list[tuple[float, float]]:

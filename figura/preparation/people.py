@@ -152,6 +152,9 @@ class Preparation(Outcome):
             if "annotations" in counts:
                 file.read_annotations()
             self.notes += file.questions.check(raw.source, self.key)
+            if annotated and raw.origin is None and 2 * (bare := file.bare()) > file.counts["images"]:
+                line = f"{bare} of {file.counts['images']} images have no annotation: they count as empty"
+                self.notes.append(f"warning: {raw.source}: {line}; remove those that nobody annotated")
             if people is None and file.questions.are_points and (named := _named_as_joints(head)):
                 raise UserError(f"{raw.source}: all boxes are points, and {named}")
             if people:
@@ -284,6 +287,7 @@ class _File:
         self.splits: dict[int, str] = {}
         self.ignored: dict[int, list[list[float]]] = {}
         self.seen: set[int] = set()
+        self.annotated: set[int] = set()
         self.next = scan.largest_annotation + 1
         self.split = raw.splits[0]
 
@@ -400,6 +404,10 @@ class _File:
             for polygon in polygons:
                 self._add_region(image, {"segmentation": [polygon]})
 
+    def bare(self) -> int:
+        """Return the number of usable images without any annotation that can be used."""
+        return sum(size is not None and image not in self.annotated for image, size in self.sizes.items())
+
     def _image_of(self, record: Mapping[str, Any]) -> Any:
         key = record_key(record.get("image_id"))
         return self.images.ids.get(key, key)
@@ -445,6 +453,7 @@ class _File:
 
     def _accept(self, record: dict[str, Any], name: str, is_person: bool, repairs: Sequence[Repair]) -> None:
         self.seen.add(record["id"])
+        self.annotated.add(record["image_id"])
         for repair in repairs:
             self._repair(f"annotation {record['id']}", *repair)
         self._spool("annotations", record)

@@ -53,8 +53,12 @@ class JointCounts:
         self.numbers: dict[Any, Counter[int]] = {}
 
     def add(self, record: Mapping[str, Any]) -> None:
-        """Count an annotation; keypoints of zeros alone do not count."""
+        """Count an annotation; keypoints of zeros alone and of crowd regions do not count, joints by name are 0."""
         keypoints = record.get("keypoints")
+        if whole_number(record.get("iscrowd")) == 1:
+            return
+        if isinstance(keypoints, dict) and keypoints:
+            self.numbers.setdefault(whole_number(record.get("category_id")), Counter())[0] += 1
         if isinstance(keypoints, list) and any(keypoints):
             nested = {*map(type, keypoints)} & {list, dict}
             numbers = [3 if isinstance(one, dict) else len(one) if isinstance(one, list) else 1 for one in keypoints]
@@ -68,7 +72,7 @@ class JointCounts:
         `members` are the categories of people; None if there are none, then all categories count.
         """
         counts = self._of(members)
-        usual = {2 * joints, 3 * joints} | ({3 * len(KEYPOINTS)} if joints in _IN_OTHER_KEYS else set())
+        usual = {0, 2 * joints, 3 * joints} | ({3 * len(KEYPOINTS)} if joints in _IN_OTHER_KEYS else set())
         wrong = {count: many for count, many in counts.items() if count not in usual}
         if sum(wrong.values()) * 2 <= counts.total() or not wrong:
             return
@@ -95,8 +99,8 @@ class JointCounts:
         if labelled or count < _LEAST:
             return []
         line = (
-            f"warning: {path}: {count} annotations have joints, none of which counts: visibilities must be 1 or 2, or "
-            "confidences of at least `min_confidence`"
+            f"warning: {path}: {count} annotations have joints, none of which counts: they need the category's names, "
+            "and visibilities of 1 or 2, or confidences of at least `min_confidence`"
         )
         return [line]
 
@@ -177,7 +181,7 @@ class Plausibility:
         self.names, self.conventions, self.least_flag = names, conventions, conventions.min_confidence
         plain = [name.lower() for name in names]
         self.ends = [[place for place, name in enumerate(plain) if any(one in name for one in end)] for end in _ENDS]
-        self.boxes = self.corners = self.posed = self.twice = self.predicted = self.far = 0
+        self.boxes = self.corners = self.posed = self.twice = self.predicted = self.far = self.records = self.crowds = 0
         self.farthest = 0.0
         self.seen: set[bytes] = set()
         self.least, self.largest = (math.inf, math.inf), (0.0, 0.0)
@@ -187,9 +191,11 @@ class Plausibility:
 
     def add(self, record: Mapping[str, Any], size: Size) -> None:
         """Count an annotation in a picture of this size."""
-        box = real_numbers(record.get("bbox")) or []
+        box = real_numbers(record.get("bbox")) or self._of_mask(record)
         points = labelled_points(record.get("keypoints"), self.names, self.least_flag)
         self._add_content(record)
+        self.records += 1
+        self.crowds += whole_number(record.get("iscrowd")) == 1
         width, height = size
         self.sides = min(self.sides[0], width), min(self.sides[1], height)
         if points:
@@ -208,6 +214,18 @@ class Plausibility:
             self.corners += x < a <= (1 + _BEYOND) * width and y < b <= (1 + _BEYOND) * height
         if points or len(box) == 4:
             self._keep(record, box, points, size)
+
+    def _of_mask(self, record: Mapping[str, Any]) -> list[float]:
+        """Return the box of the polygons of a record that has none, as they are written; empty if they are unclear."""
+        polygons = record.get("segmentation")
+        if self.conventions.boxes is not None or self.conventions.centred or not isinstance(polygons, list):
+            return []
+        flat = [number for one in polygons for number in (one if isinstance(one, list) else [one])]
+        numbers = real_numbers(flat) or []
+        if len(numbers) < 6 or len(numbers) % 2:
+            return []
+        x, y = min(numbers[::2]), min(numbers[1::2])
+        return [x, y, max(numbers[::2]) - x, max(numbers[1::2]) - y]
 
     def _keep(self, record: Mapping[str, Any], box: list[float], points: list[tuple[float, float]], size: Size) -> None:
         """Keep an annotation to read it in each way; of large files, every second, fourth, ... one."""
@@ -296,6 +314,11 @@ class Plausibility:
             lines.append(
                 f"warning: {path}: {self.twice} annotations say the same as another of their image: each counts, so "
                 "one person is to be found twice"
+            )
+        if self.crowds == self.records >= _LEAST:
+            lines.append(
+                f"warning: {path}: all {self.records} annotations have iscrowd 1, so training and evaluation ignore "
+                "them; write 0 where an annotation is one object"
             )
         return lines + self._compare(path, key)
 

@@ -195,15 +195,27 @@ def _of_parts(skeleton: Skeleton, key: str) -> list[str]:
 
 
 def _of_sides(skeleton: Skeleton, key: str) -> list[str]:
-    """Return a warning about flips that join a left joint to one that is not right, or the other way round."""
+    """Return warnings about flips that join a left joint to one that is not right, and sides without a partner."""
     wrong = [
         f"{name} and {skeleton.keypoints[other]}"
         for index, (name, other) in enumerate(zip(skeleton.keypoints, skeleton.flip, strict=True))
         if index < other and {side_of(name), side_of(skeleton.keypoints[other])} not in ({"left", "right"}, {None})
     ]
-    if not wrong:
-        return []
-    return [f"warning: {key}.flip: mirroring exchanges joints that are not left and right by name: {', '.join(wrong)}"]
+    alone = [
+        name
+        for index, name in enumerate(skeleton.keypoints)
+        if skeleton.flip[index] == index and (side_of(name) or name.lower().startswith(("left", "right")))
+    ]
+    lines = []
+    if wrong:
+        named = ", ".join(wrong)
+        lines.append(f"warning: {key}.flip: mirroring exchanges joints that are not left and right by name: {named}")
+    if alone and len(alone) < len(skeleton.keypoints):
+        lines.append(
+            f"warning: {key}.flip: {', '.join(alone)} have a side and no partner, so mirrored pictures would teach the "
+            "wrong one; write all pairs there"
+        )
+    return lines
 
 
 def _sigmas(source: Source) -> tuple[list[float], str]:

@@ -74,6 +74,7 @@ def test_real_numbers(value, number):
         ([{"x": 20, "y": 5, "v": 1}, {"x": 3, "y": 4}, {}], [20, 5, 1, 3, 4, 2, 0, 0, 0]),
         ([{"x": 20, "y": 5, "confidence": 0.4}] * 3, [20, 5, 0.4] * 3),
         ({"right": [30, 25, 1], "top": {"x": 20, "y": 5, "visible": True}}, [20, 5, True, 0, 0, 0, 30, 25, 1]),
+        ({"Right ": [30, 25, 1], "TOP": [20, 5, 2]}, [20, 5, 2, 0, 0, 0, 30, 25, 1]),
         ({"nose": [1, 2, 3]}, None), ([1, 2, 3, 4], None), ([[1, 2]], None), ("text", None), (5, None), (None, None),
     ],
 )  # fmt: skip
@@ -185,6 +186,33 @@ def test_boxes_end_at_the_picture_and_a_joint_alone_has_one():
 def test_boxes_in_many_forms(box, conventions, expected):
     fixed, _ = read(None, Conventions(**conventions), bbox=box)
     assert np.allclose(fixed["bbox"], expected)
+
+
+def test_joints_of_matlab():
+    """A 3 x K matrix: all x, all y, all flags."""
+    assert triples([[1, 4], [2, 5], [2, 1]], ("top", "left")) == [1, 2, 2, 4, 5, 1]
+
+
+def test_a_missing_joint_at_0_0_is_not_in_the_box_of_the_joints():
+    fixed, kinds = read(conventions=Conventions(boxes="joints"), keypoints=[0, 0, 1, *POSE[3:]], bbox=[0, 0, 30, 25])
+    assert fixed["keypoints"] == [0, 0, 0, *POSE[3:]]
+    assert fixed["bbox"] == [8, 23, 24, 4]  # 20 x 0, with the least margin of 2
+    assert kinds == ["joints at 0, 0, away from the person"]
+
+
+def test_a_turned_box_of_cvat():
+    """By 90 degrees, sides exchange about the same middle (20, 10); by 45, both are (12 + 4) / sqrt(2)."""
+    fixed, kinds = read(None, bbox=[14, 8, 12, 4], attributes={"rotation": 90.0, "id": 1})
+    assert fixed["bbox"] == [18, 4, 4, 12]
+    assert fixed["attributes"] == {"id": 1}
+    assert len(kinds) == 1
+    side = 16 / math.sqrt(2)
+    assert np.allclose(
+        read(None, bbox=[14, 8, 12, 4], attributes={"rotation": 45})[0]["bbox"],
+        [20 - side / 2, 10 - side / 2, side, side],
+        atol=0.01,
+    )
+    assert read(None, bbox=[14, 8, 12, 4], attributes={"rotation": 0})[1] == []
 
 
 @pytest.mark.parametrize("picture", [PICTURE, Size(640, 480)])

@@ -176,11 +176,12 @@ def test_a_missing_skeleton_is_measured(tmp_path):
 
 def test_what_the_category_tells_counts(tmp_path):
     pose = [[0.0, 1.0], [1.0, 0.0], [2.0, 0.0], [3.0, 1.0], [1.0, 2.0]]
-    told = {"sigmas": [0.1, 0.2, 0.2, 0.3, 0.4], "flip_pairs": [["nose", "tail"]], "standing_pose": pose}
+    told = {"sigmas": [0.1, 0.2, 0.2, 0.3, 0.4], "flip_pairs": [["nose", "tail"], ["left_paw", "right_paw"]]}
+    told["standing_pose"] = pose
     preparation, content = prepared(tmp_path, [DOG | told], [annotation(1, flat(PLACES))])
     skeleton = skeleton_of(tmp_path)
     assert skeleton.sigmas.tolist() == told["sigmas"]
-    assert skeleton.flip == (3, 1, 2, 0, 4)
+    assert skeleton.flip == (3, 2, 1, 0, 4)
     assert skeleton.standing_pose.tolist() == pose
     assert not preparation.notes
     assert content["categories"] == [DOG]  # facts.json has the rest

@@ -330,7 +330,7 @@ TRIANGLE = [50, 40, 90, 40, 90, 90]
     ],
 )
 def test_masks_in_other_forms(prepare, mask):
-    found = prepare(both(put(segmentation=mask), without("bbox")))
+    found = prepare(both(put(segmentation=mask), without("bbox", "keypoints")), coordinates="pixels")
     assert {tuple(one["segmentation"][0]) for one in found.people} == {tuple(TRIANGLE)}
     assert {len(one["segmentation"]) for one in found.people} == {1}
     assert {tuple(one["bbox"]) for one in found.people} == {(50, 40, 40, 50)}
@@ -816,6 +816,13 @@ TOLD = [
     (apart, {}, f"in 4 of {COUNT} people most joints are outside"),
     (flags("visible"), {}, f"warning: .*: {COUNT} annotations have joints, none of which counts"),
     (flags(0), {}, f"warning: .*: {COUNT} annotations have joints, none of which counts"),
+    (each(lambda one: one.update(keypoints={"x": one["keypoints"][:3]})), {},
+     f"warning: .*: {COUNT} annotations have joints, none of which counts"),
+    (put(iscrowd=1), {}, f"warning: .*: all {COUNT} annotations have iscrowd 1"),
+    (lambda raw: raw.update(annotations=raw["annotations"][:4]), {},
+     r"warning: .*: \d+ of \d+ images have no annotation: they count as empty"),
+    (thing(names=["top", "a_left", "a_right", "lefthip", "righthip"]), {},
+     "warning: .*flip: lefthip, righthip have a side and no partner"),
     (None, {"pictures": turned(3)}, "fit both ways.*`orientation`"),
     (lambda raw: raw["categories"][0].update(skeleton=FROM_0), {}, "count joints from 0"),
     (thing(names=LETTERS), {}, "warning: .*flip: no name tells left from right"),
@@ -838,7 +845,8 @@ def test_what_looks_wrong_is_told(prepare, change, section, line):
     [(few(3, both()), {}), (few(1, both()), {}), (None, {"pictures": turned(3), "orientation": "stored"})],
 )
 def test_what_looks_right_is_not(prepare, change, section):
-    assert [one for one in prepare(change, **section).lines if one.startswith("warning:") or "both ways" in one] == []
+    lines = [line for line in prepare(change, **section).lines if line.startswith("warning:") or "both ways" in line]
+    assert all("images have no annotation" in line for line in lines)
 
 
 # --- files in another frame: 30 pictures with two people each ---
@@ -892,7 +900,26 @@ letters = category({"id": 1, "name": "thing", "keypoints": [f"k{n}" for n in ran
 upright = sized(*BROAD[::-1])
 unsized = images(lambda one: one.update(width=None, height=None))
 SIDEWAYS = {"size": BROAD[::-1]}
+
+
+def masks(change):
+    """Replace boxes and joints by masks whose corners are those of the boxes."""
+
+    def changed(one):
+        x, y, w, h = one.pop("bbox")
+        del one["keypoints"]
+        corners = [(x, y), (x + w, y), (x + w, y + h), (x, y + h)]
+        one["segmentation"] = [[value for corner in corners for value in change(*corner)]]
+
+    return each(changed)
+
+
 FRAMES = {
+    "masks right": (of_many(masks(lambda x, y: (x, y))), {}, None),
+    "masks in shares": (of_many(masks(lambda x, y: (x / 320, y / 240))), {}, "error: .*`coordinates: relative`"),
+    "masks in per cent": (of_many(masks(lambda x, y: (x / 3.2, y / 2.4))), {}, "error: .*`coordinates: percent`"),
+    "masks of half": (of_many(masks(lambda x, y: (x / 2, y / 2))), {}, "warning: .*lie in the upper left"),
+    "masks exchanged": (of_many(masks(lambda x, y: (y, x))), {"max_rejected": 0.9}, "x and y exchanged"),
     "x and y exchanged": (of_many(lie, boxes_lie), {}, "error: .*60 annotations fit x and y exchanged better"),
     "without names": (of_many(letters, lie, boxes_lie), {}, "error: .*60 annotations fit x and y exchanged, or pict"),
     "boxes alone, exchanged": (of_many(bare, boxes_lie), {}, "error: .*fit x and y exchanged, or pictures turned"),
