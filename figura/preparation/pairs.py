@@ -17,6 +17,7 @@ from tqdm import tqdm
 from figura.base.errors import UserError
 from figura.base.links import real_path
 from figura.base.pictures import encode_png, other_files
+from figura.base.raw_pictures import TURNED
 from figura.formats.pair_files import LAYOUTS, Fault, Loaded, Pair, find_pairs, load_pair, sides, split_folders
 from figura.preparation.outcome import Outcome, Repaired, Repairs
 from figura.preparation.splits import OF_ONE_VIDEO, drawn_apart, video_of
@@ -78,6 +79,13 @@ def small(pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
     square = np.full((_SIDE, _SIDE, 3), 255, dtype=np.uint8)
     square[: size[1], : size[0]] = cv2.resize(pixels, size, interpolation=cv2.INTER_AREA)
     return square
+
+
+_BLACK = 8  # of 255 levels: the mean and a standard deviation of all pixels
+_ONE_TURNED = (
+    "pairs of which one picture was turned by its EXIF orientation: if the other shows the stored pixels, as label "
+    "maps of MATLAB or PIL do, remove the orientation"
+)
 
 
 class Seen(NamedTuple):
@@ -176,6 +184,8 @@ class PairPreparation(PicturePreparation):
             self.statistics[split].add(pair.name, seen)
             for file, reading in zip(pair.files, seen.readings, strict=True):
                 self.count_reading(split, file, *reading)
+            if len({TURNED in done for done, _ in seen.readings}) == 2:
+                self.suspicions.add(_ONE_TURNED, f"{split} {pair.name}")
 
     def finish(self) -> None:
         """Write `plots/pairs.png`, rows of A above rows of B by split, and what every preparation writes."""
@@ -193,6 +203,13 @@ class PairPreparation(PicturePreparation):
                     "single ones: their halves are narrower than high, or one continues the other; pairs are A|B "
                     "pictures, or files of the same names in the folders a and b"
                 )
+            counts = one.summary()
+            for side in ("a", "b") if one.images else ():
+                if max(np.add(counts[side]["mean"], counts[side]["std"])) < _BLACK:
+                    yield (
+                        f"warning: {split}: all pictures of {side} are nearly black, of 255 levels: if they hold the "
+                        "numbers of classes, write a colour for each"
+                    )
             yield f"{split}: {one.images} pairs, {one.rejected.total()} rejected"
 
 

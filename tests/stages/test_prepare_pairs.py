@@ -6,6 +6,8 @@ from pathlib import Path
 import cv2
 import numpy as np
 import pytest
+from PIL import Image
+from PIL.ExifTags import Base
 from prepared_files import CATALOGUE, content, rows, write_entry
 
 from figura.base.exit_status import run
@@ -136,6 +138,29 @@ def test_broken_pairs_are_left_out_and_listed(kind):
     assert not [name for name in content(PREPARED / split) if Path(name).stem.endswith("3")]
     dataset = ImagePairs(root=str(PREPARED), split=split, direction="a_to_b", load_size=8, crop_size=8)
     assert [dataset[index]["index"] for index in range(len(dataset))] == list(range(statistics[split]["pairs"]))
+
+
+def test_label_maps_of_class_numbers_are_told(capsys):
+    write_raw()
+    for number in range(5):
+        write(f"raw/val/b/{number}.bmp", pixels(number) % 6)
+    assert run(main, ["pairs"]) == 0
+    lines = [line for line in capsys.readouterr().out.splitlines() if "nearly black" in line]
+    assert [line.split(",")[0] for line in lines] == ["warning: validation: all pictures of b are nearly black"]
+
+
+def test_a_photo_turned_by_exif_beside_a_label_map_is_told(capsys):
+    write_raw()
+    exif = Image.Exif()
+    exif[Base.Orientation] = 3
+    Path("raw/val/a/0.png").unlink()
+    Image.fromarray(pixels(0)).save("raw/val/a/0.jpg", exif=exif)
+    assert run(main, ["pairs"]) == 0
+    assert "of which one picture was turned by its EXIF orientation" in capsys.readouterr().out
+    Image.fromarray(pixels(1)).save("raw/val/b/0.jpg", exif=exif)
+    Path("raw/val/b/0.bmp").unlink()
+    assert run(main, ["pairs"]) == 0
+    assert "of which one picture" not in capsys.readouterr().out
 
 
 def test_equal_pairs_in_two_splits(capsys):
