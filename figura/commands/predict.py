@@ -107,7 +107,7 @@ def _predict(args: argparse.Namespace, predictor: "Predictor") -> None:
         average = f"; on average {means}" if means else ""
         print(printable(f"{output.table}: {output.rows} results{average}"))
     if faults:
-        raise UserError(f"{faults} of the inputs could not be used (see above); the others are done")
+        raise UserError(f"{faults} of the inputs could not be used (see above)" + "; the others are done" * bool(done))
 
 
 def _suspicions(predictor: "Predictor") -> list[str]:

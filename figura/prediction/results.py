@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
-from figura.base.errors import UserError
+from figura.base.errors import DISTRIBUTION, UserError
 from figura.prediction.result import LONGEST, Categories, ImageInfo, Pixels, Record, Result
 
 if TYPE_CHECKING:
@@ -74,10 +74,12 @@ class Results(Sequence[Result]):
             name: which of the saved records; default: the first.
 
         Raises:
-            UserError: the recipe saves no records of this name.
+            UserError: the recipe saves no records of this name, or pandas is not installed.
         """
-        import pandas as pd
-
+        try:
+            import pandas as pd
+        except ModuleNotFoundError:
+            raise UserError(f"tables need pandas: `pip install '{DISTRIBUTION}[train]'`") from None
         if name is None and "records" not in self.forms.values():
             return pd.DataFrame([_place(one) | dict(one.numbers) for one in self], columns=self._columns())
         chosen = self._records_name(name)

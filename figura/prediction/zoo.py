@@ -9,6 +9,10 @@ ZOO = PROJECT / "weights/zoo"
 """A model folder for each, with its recipe and a card, README.md, whose first line says what it does."""
 
 
+IN_CLONES = ("photos_pose",)
+"""Models of the repository that the package, which is to be small, leaves out."""
+
+
 def models() -> dict[str, str]:
     """Return what each model of the zoo does, by name."""
     cards = sorted(ZOO.glob("*/README.md"))
@@ -25,6 +29,8 @@ def model_path(run: Path) -> Path:
         return run
     if (ZOO / run).is_dir():
         return ZOO / run
+    if str(run) in IN_CLONES:
+        raise UserError(f"{run}: ships with a clone of the repository only; name its folder there, weights/zoo/{run}")
     raise UserError(
         f"{run}: no such folder, and no model that ships{nearest(str(run), models())}; there are "
         f"{', '.join(models())}; of your own, name the folder of the run, such as runs/pose"

@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 import tomllib
+from pathlib import Path
 
 import cv2
 import numpy as np
@@ -69,6 +70,14 @@ def test_a_name_that_is_none_gets_those_there_are(shelf, capsys):
     assert "pointer: no such folder, and no model that ships (did you mean 'painter'?); there are painter; of" in (
         capsys.readouterr().err
     )
+
+
+def test_a_model_that_the_package_leaves_out_is_in_clones(shelf, capsys):
+    included = tomllib.loads((PROJECT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
+    shipped = {Path(path).name for path in included["force-include"] if path.startswith("weights/zoo/")}
+    assert {*zoo.IN_CLONES} == {path.name for path in (PROJECT / "weights/zoo").iterdir()} - shipped
+    assert run(main, [zoo.IN_CLONES[0], "my.png"]) == 1
+    assert f"{zoo.IN_CLONES[0]}: ships with a clone" in capsys.readouterr().err
 
 
 def test_weights_are_halves_and_a_card_stays(shelf, tmp_path):

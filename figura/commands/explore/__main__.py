@@ -9,7 +9,7 @@ import importlib.util
 import sys
 from pathlib import Path
 
-from figura.base.errors import UserError
+from figura.base.errors import DISTRIBUTION, UserError
 from figura.base.exit_status import run
 from figura.commands import parser_of
 from figura.pipeline.dag import PIPELINE, entries
@@ -28,7 +28,7 @@ def main(arguments: list[str]) -> None:
     if not recipes:
         raise UserError(f"{PIPELINE}: its `vars` have no map `recipes`, so there is nothing to explore")
     if importlib.util.find_spec("nicegui") is None:
-        raise UserError("NiceGUI is not installed: `pip install nicegui`")
+        raise UserError(f"NiceGUI is not installed: `pip install '{DISTRIBUTION}[explore]'`")
 
     from figura.commands.explore.page import serve
 
