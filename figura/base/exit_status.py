@@ -259,7 +259,8 @@ class _Signals:
         if self.received[-1] == signal.SIGINT:
             return KeyboardInterrupt()
         name = signal.Signals(self.received[-1]).name
-        return Interrupted(f"{name}; this stage begins again at the next `{REPRO}`")
+        is_stage = Path(sys.argv[0]).name != "figura"  # else a command
+        return Interrupted(name + f"; this stage begins again at the next `{REPRO}`" * is_stage)
 
     def unraisable(self, unraisable: "sys.UnraisableHookArgs") -> None:
         """Resend a signal whose exception Python swallowed in a finalizer or a weak reference's callback."""

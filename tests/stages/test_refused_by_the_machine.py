@@ -196,14 +196,16 @@ def test_what_removes_semaphores_lives_through_a_signal_to_all():
 
 
 @pytest.mark.parametrize(
-    ("number", "status", "line"),
+    ("number", "name", "status", "line"),
     [
-        ("SIGINT", 130, "error: interrupted\n"),
-        ("SIGTERM", 75, "interrupted: SIGTERM; this stage begins again at the next `dvc repro`\n"),
+        ("SIGINT", "train.py", 130, "error: interrupted\n"),
+        ("SIGTERM", "train.py", 75, "interrupted: SIGTERM; this stage begins again at the next `dvc repro`\n"),
+        ("SIGTERM", "bin/figura", 75, "interrupted: SIGTERM\n"),
     ],
 )
-def test_what_fails_because_a_signal_stopped_it_halfway_is_an_interruption(number, status, line):
+def test_what_fails_because_a_signal_stopped_it_halfway_is_an_interruption(number, name, status, line):
     code = (
+        f"import sys\nsys.argv[0] = '{name}'\n"
         "import os, signal, sys\nfrom figura.base.exit_status import run\n"
         "def main(_):\n    try:\n"
         f"        os.kill(os.getpid(), signal.{number})\n    finally:\n        raise RecursionError('half imported')\n"
