@@ -15,11 +15,12 @@ from figura.base.files import read_text
 from figura.base.yaml12 import read_yaml
 from figura.commands import parser_of
 from figura.pipeline.accepted import acceptances
-from figura.pipeline.calls import status
+from figura.pipeline.calls import check_repository, status
 from figura.pipeline.causes import causes
-from figura.pipeline.dag import PIPELINE, Instance, instances
+from figura.pipeline.dag import PIPELINE, Instance, entries, instances, no_pipeline
 from figura.pipeline.lock import read_lock
 from figura.pipeline.manifests import refresh
+from figura.recipe.schema_check import check_schema
 
 STARTING = 10
 """Seconds in which both codes, each in a process of its own, load what they need, about."""
@@ -34,6 +35,10 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("stages", nargs="*", metavar="STAGE", help="such as train@pose, or train for all trainings")
     asked = parser.parse_args(arguments).stages
     chosen, known = chosen_stages(asked)
+    check_repository()
+    recipes = {entry["params"] for entry in entries("recipes").values()}
+    for path in dict.fromkeys(path for one in chosen for path in one.recipes if str(path) in recipes):
+        check_schema(read_yaml(path), path)  # of a misspelt section, DVC says that it is missing
     refresh()
     stale, lock = status([one.name for one in chosen] if asked else []), read_lock()
     reported = [one for one in chosen if one.name in stale and one.manifest is not None]
@@ -53,7 +58,7 @@ def chosen_stages(asked: Collection[str]) -> tuple[list[Instance], list[Instance
         UserError: there is no pipeline, or no such stage.
     """
     if not PIPELINE.is_file():
-        raise UserError(f"{PIPELINE.absolute()}: no such file; go to the root of a project")
+        raise no_pipeline()
     written = list(instances(read_yaml(PIPELINE)))
     known = sorted(written, key=lambda one: -len(set(followers(one, written))))  # what is first is followed by most
     for name in asked:

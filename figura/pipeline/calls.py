@@ -23,8 +23,14 @@ def output(*arguments: str) -> str:
     done = subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, check=False)
     if done.returncode:
         words = " ".join(word for word in arguments[:2] if word.isalpha())
-        raise UserError(f"dvc {words}: {one_line(done.stderr.strip())}")
+        raise UserError(f"dvc {words}: {one_line(' '.join(done.stderr.split()))}")
     return done.stdout
+
+
+def check_repository() -> None:
+    """Raise UserError if there is no repository of DVC here, since some of its commands would make an empty one."""
+    if not any((folder / ".dvc").is_dir() for folder in (Path.cwd(), *Path.cwd().parents)):
+        raise UserError("no repository of DVC here: `git restore .dvc`, or `dvc init` for a new one")
 
 
 def status(stages: Sequence[str]) -> dict[str, list[Any]]:

@@ -47,6 +47,12 @@ class Instance:
         return [Path(word) for word in self.command if word.endswith((".yaml", ".yml"))]
 
 
+def no_pipeline() -> UserError:
+    """Return the error that there is no pipeline here; it names the root of the project around."""
+    there = next((folder for folder in Path.cwd().parents if (folder / PIPELINE).is_file()), None)
+    return UserError(f"{PIPELINE.absolute()}: no such file; go to {there or 'the root of a project'}")
+
+
 def entries(name: str) -> dict[str, dict[str, Any]]:
     """Return a map in `vars` of `dvc.yaml`, such as `recipes`; {} if there is none.
 
@@ -56,7 +62,7 @@ def entries(name: str) -> dict[str, dict[str, Any]]:
         UserError: there is no readable `dvc.yaml`, or this part of it is malformed.
     """
     if not PIPELINE.exists():
-        raise UserError(f"{PIPELINE.absolute()}: no such file; go to the root of a project")
+        raise no_pipeline()
     variables = read_yaml(PIPELINE).get("vars")
     if not isinstance(variables, list | None):
         raise UserError(f"{PIPELINE}: vars: found {shown(variables)}; expected a list")

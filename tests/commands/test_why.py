@@ -1,0 +1,48 @@
+"""`figura why` where something is missing or misspelt: one line before DVC is asked, and before it makes anything."""
+
+from pathlib import Path
+
+import pytest
+
+from figura.base.exit_status import run
+from figura.commands.why import main
+
+PIPELINE = """\
+vars: [{recipes: {toy: {params: toy.yaml}}}]
+stages:
+  train:
+    foreach: ${recipes}
+    do: {cmd: python -m stages.train toy.yaml, deps: [code/train-toy.json]}
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / ".dvc").mkdir()
+    (tmp_path / "dvc.yaml").write_text(PIPELINE)
+    (tmp_path / "toy.yaml").write_text("seed: 7\ndata: {}\nnetworks: {}\nloses: {}\n")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_a_misspelt_section_is_named(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(main, []) == 1
+    assert "toy.yaml: loses: unknown key 'loses' (did you mean 'losses'?)" in capsys.readouterr().err
+
+
+def test_without_dvc_none_is_made(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (project / ".dvc").rmdir()
+    assert run(main, []) == 1
+    assert capsys.readouterr().err == (
+        "error: no repository of DVC here: `git restore .dvc`, or `dvc init` for a new one\n"
+    )
+    assert not (project / ".dvc").exists()
+
+
+def test_below_the_root_it_is_named(
+    project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (project / "models").mkdir()
+    monkeypatch.chdir(project / "models")
+    assert run(main, []) == 1
+    assert capsys.readouterr().err == f"error: {project}/models/dvc.yaml: no such file; go to {project}\n"
