@@ -22,7 +22,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from figura.base.errors import DISTRIBUTION, UserError, nearest, one_line, printable
-from figura.base.files import write_text
+from figura.base.files import cache_around, write_text
 from figura.base.yaml12 import in_one_line, parse_yaml, read_yaml
 from figura.commands import parser_of
 from figura.pipeline.closure import code_of, declared_types
@@ -173,6 +173,11 @@ def write_project(root: Path, recipes: list[str], own: Mapping[str, str] = Mappi
         lines.append(f"next: .gitignore hides {', '.join(hidden)} from git and DVC; allow them")
     if ".dvcignore" in stay and "__pycache__" not in (root / ".dvcignore").read_text(errors="replace").split():
         lines.append(f"next: add the lines of {PROJECT / '.dvcignore'} to .dvcignore")
+    if (cache := cache_around(root.resolve())) and not str(cache).isascii():
+        lines.append(
+            f"next: dvc cache dir --local /a/folder: DVC's `exp run --temp` and `--queue` fail below {root.resolve()}, "
+            "as it has letters beyond ASCII"
+        )
     if root.resolve() != Path.cwd():
         lines.append(f"next: cd {shlex.quote(str(root))}")
     lines.append("next: git add these files, and git commit: experiments start from a commit")

@@ -224,9 +224,17 @@ def _pictures(folder: Path) -> Found:
         videos = sorted(file for file in folder.rglob("*") if file.suffix.lower() in VIDEOS)
         if videos:
             raise _of_video(folder, videos[0])
-        raise UserError(f"--data {folder}: no pictures ({', '.join(SUFFIXES)}) and no annotations; bring data there")
+        raise UserError(f"--data {folder}: no pictures ({', '.join(SUFFIXES)}) and no annotations; {_others(folder)}")
     found = _of_singles(folder, names, files)
     return found._replace(seen=(*found.seen, *_left_out(folder)))
+
+
+def _others(folder: Path) -> str:
+    """Return the end of a message about missing pictures: what else is there, in words."""
+    others = Counter[str]()
+    for _ in picture_files(folder, others):
+        pass
+    return f"{left_out_line(others)}: convert pictures to JPEG or PNG" if others else "bring data there"
 
 
 def _left_out(folder: Path) -> list[str]:
@@ -276,7 +284,8 @@ def _shares(folder: Path, counts: dict[str, int]) -> dict[str, Any]:
     """Return `shares` of splits that are missing. Raises UserError for too few pictures."""
     total, missing = sum(counts.values()), [split for split in (VALIDATION, "test") if split not in counts]
     if total < FEWEST:
-        raise UserError(f"--data {folder}: found {total}, and training needs at least {FEWEST} pictures, or pairs")
+        needed = f"training needs at least {FEWEST} pictures, or pairs"
+        raise UserError(f"--data {folder}: found {total}, and {needed}; {_others(folder)}")
     return {"shares": dict.fromkeys(missing, 0.1 if total >= _MANY else 0.2)} if missing else {}
 
 

@@ -255,6 +255,7 @@ def test_a_project_on_real_data(folder: str, capsys: pytest.CaptureFixture[str])
     ("fill", "message"),
     [
         (lambda folder: None, r"no pictures \(.*\) and no annotations; bring data there"),
+        (lambda folder: (folder / "a.HEIC").write_bytes(b"1"), r"no pictures .*; left out: 1 files of .heic: convert"),
         (lambda folder: pictures(folder, 1), "found 1, and training needs at least 20 pictures, or pairs"),
         (video, r"clip\.mp4 is a video, and training takes pictures: `ffmpeg -i .*` writes one a second; name their"),
         (mixture, "YOLO's data.yaml: .*; and COCO's JSON: .*: name a folder that has one of them"),
