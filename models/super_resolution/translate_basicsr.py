@@ -47,7 +47,7 @@ SAME = {"vgg_type": "vgg19", "use_input_norm": True, "range_norm": False, "crite
 PIXELS: dict[str, tuple[dict[str, Any], float]] = {  # and how much larger a loss is where pictures are in [-1, 1]
     "l1": ({"type": "images.L1"}, 2.0), "charbonnier": ({"type": "images.L1"}, 2.0),
     "mse": ({"type": "images.L2"}, 4.0), "ldl": ({"type": "images.LocalDiscrimination"}, 1.0),
-    "ff": ({"type": "images.FocalFrequency", "alpha": 1.0}, 4.0),
+    "ff": ({"type": "images.FocalFrequency", "alpha": 1.0}, 4.0 / 50),  # theirs returns 50 times the mean
 }  # fmt: skip
 
 
@@ -277,6 +277,8 @@ def _loss(t: Translation, place: str, kind: str, model: str) -> None:
     if kind in PIXELS:
         entry, wider = PIXELS[kind]
         t.set(f"losses.G_{kind}", {**entry, "inputs": inputs, "weight": weight / wider, "step": "G"}, key)
+        if kind == "ff" and t.get(f"{place}ave_spectrum", True):
+            t.leave(f"{place}type", "the spectra of a batch are averaged there before they are compared, not here")
         if kind == "charbonnier":
             t.remarks.append("a Charbonnier loss of eps 1e-12 is L1, to 1e-6: images.L1")
     elif kind == "perceptual":

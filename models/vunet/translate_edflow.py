@@ -105,7 +105,9 @@ def _authors(t: Translation) -> None:
     t.table("authors")
     t.take("steps.generator.lr_schedule.start", "lr_decay_begin", 1000)
     for here in ("steps.generator.lr_schedule.end", "train.steps"):
-        t.take(here, "lr_decay_end", 100000)
+        end = t.take(here, "lr_decay_end", 100000)
+    t.set("losses.KL.schedule.start", end // 2, "lr_decay_end")
+    t.set("losses.KL.schedule.end", 3 * end // 4, "lr_decay_end")
     scale = {"image": 127.5} | dict.fromkeys(LAYERS[1:], 57.6)  # of the pixels that its VGG19 reads
     known = {"input_1": "image"} | {f"block{n}_conv2": f"relu{n}_2" for n in range(1, 6)} | {one: one for one in LAYERS}
     layers = [t.choice("feature_layers", name, known) for name in t.get("feature_layers", [*LAYERS])]

@@ -264,12 +264,13 @@ CASES = {
         None,
         {
             "data.common.image_size": 128, "data.batch_size": 16, "networks.generator.dropout": 0.1,
-            "steps.generator.lr_schedule.end": 100000, "losses.perceptual.layers.relu2_2": 115.2,
+            "steps.generator.lr_schedule.end": 20000, "losses.perceptual.layers.relu2_2": 115.2,
+            "losses.KL.schedule": {"type": "Linear", "start": 10000, "end": 15000, "from": 1.0e-6, "to": 1.0},
             "losses.perceptual.layers.image": 127.5,
         },
         {"data_index", "init_batches", "box_factor", "gram_weights"},
         {"market.yaml": "data_index: data/market/index.p\nbatch_size: 16\ninit_batches: 4\nspatial_size: 128\n"
-         "box_factor: 1\nlr: 1.0e-3\nlr_decay_begin: 1000\nlr_decay_end: 100000\ndrop_prob: 0.1\nfeature_layers: "
+         "box_factor: 1\nlr: 1.0e-3\nlr_decay_begin: 1000\nlr_decay_end: 20000\ndrop_prob: 0.1\nfeature_layers: "
          "[input_1, block2_conv2]\nfeature_weights: [1.0, 2.0]\ngram_weights: [0.0, 0.05]\n"},
     ),
     "openpifpaf": Case(
@@ -414,14 +415,14 @@ CASES |= {
         "{folder}/redux.yml",
         None,
         {
-            "networks.generator.unshuffle": None, "data.common.size": 256, "losses.G_ff.weight": 0.05,
+            "networks.generator.unshuffle": None, "data.common.size": 256, "losses.G_ff.weight": 2.5,  # 0.2 * 50 / 4
             "train.precision": "fp16", "steps.D.clip": 100.0, "train.accumulation": 2, "data.batch_size": 16,
             "networks.discriminator.type": "super_resolution.UNetDiscriminator",
             "steps.G.lr_schedule": {"type": "WarmUp", "steps": 100, "then": {
                 "type": "CosineRestarts", "periods": [500], "weights": [1.0], "from": 1.0, "to": 0.01}},
         },
-        {"network_d.type", "train.losses.1.type", "train.losses.1.loss_weight", "datasets.train.dataroot_gt",
-         "use_compile"},
+        {"network_d.type", "train.losses.1.type", "train.losses.1.loss_weight", "train.losses.3.type",
+         "datasets.train.dataroot_gt", "use_compile"},
         {"redux.yml": REDUX},
     ),
 }  # fmt: skip
