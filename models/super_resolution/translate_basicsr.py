@@ -29,8 +29,8 @@ NETWORKS: dict[str, tuple[str, dict[str, Any], dict[str, str] | None]] = {
     "compact": (COMPACT, {**CHANNELS, "num_feat": 64, "num_conv": 16}, None),
     "ultracompact": (COMPACT, {**CHANNELS, "num_feat": 64, "num_conv": 8}, None),
     "superultracompact": (COMPACT, {**CHANNELS, "num_feat": 24, "num_conv": 8}, None),
-    "SPAN": (SPAN, CHANNELS, None), "span": (SPAN, {**CHANNELS, "feature_channels": 52}, None),
-    "span_s": (SPAN, {**CHANNELS, "feature_channels": 48}, None),
+    "SPAN": (SPAN, CHANNELS, None), "span": (SPAN, {**CHANNELS, "feature_channels": 52, "norm": False}, None),
+    "span_s": (SPAN, {**CHANNELS, "feature_channels": 48, "norm": False}, None),
 }  # fmt: skip
 JUDGES = {"vggstylediscriminator": "VGGDiscriminator", "unetdiscriminatorsn": "UNetDiscriminator"}
 KINDS = {"vanilla": "vanilla", "lsgan": "lsgan", "hinge": "hinge", "wgan": "wgan", "wgan_softplus": "vanilla"}
@@ -40,6 +40,7 @@ SCHEDULES = {"MultiStepLR": "Decay", "MultiStepRestartLR": "Decay"} | dict.fromk
 )
 SHAPES = {"iso": "gaussian", "aniso": "gaussian", "generalized_iso": "generalised", "generalized_aniso": "generalised",
           "plateau_iso": "plateau", "plateau_aniso": "plateau"}  # fmt: skip
+KERNEL_CHANCES = (0.45, 0.25, 0.12, 0.03, 0.12, 0.03)
 KERNELS = {"nearest-exact": "nearest"} | {name: name for name in ("area", "bilinear", "bicubic", "lanczos")}
 LAYERS = {"conv1_2": 0.1, "conv2_2": 0.1, "conv3_4": 1.0, "conv4_4": 1.0, "conv5_4": 1.0}
 OLD_LOSSES = {"pixel_opt": "L1Loss", "perceptual_opt": "PerceptualLoss", "gan_opt": "GANLoss", "ldl_opt": "ldlloss"}
@@ -138,6 +139,8 @@ def _amounts(t: Translation) -> None:
     parts = t.count("datasets.train.accum_iter", 1)
     many = gpus if isinstance(gpus, int) and gpus > 0 else 1
     t.set("data.batch_size", batch * many * parts, "datasets.train.batch_size_per_gpu", "num_gpu")
+    if gpus == "auto":
+        t.leave("num_gpu", "the batch is batch_size_per_gpu times their number there; data.batch_size is that of one")
     if parts > 1:
         t.take("train.accumulation", "datasets.train.accum_iter")
     if t.get("use_amp", False):
@@ -152,8 +155,9 @@ def _amounts(t: Translation) -> None:
 def _shares(t: Translation, end: str) -> tuple[dict[str, float], float]:
     """Return the shares of a blur's shapes, and that of anisotropic ones."""
     key, sums, skewed = f"datasets.train.kernel_list{end}", dict.fromkeys(SHAPES.values(), 0.0), 0.0
-    names = t.get(key, ["iso"])
-    for name, chance in zip(names, t.numbers(f"datasets.train.kernel_prob{end}", [1.0] * len(names)), strict=False):
+    names = t.get(key, [*SHAPES])
+    chances = t.numbers(f"datasets.train.kernel_prob{end}", KERNEL_CHANCES[: len(names)])
+    for name, chance in zip(names, chances, strict=False):
         sums[t.choice(key, name, SHAPES)] += chance
         skewed += chance if name.endswith("aniso") else 0.0
     whole = sum(sums.values()) or 1.0
@@ -161,25 +165,26 @@ def _shares(t: Translation, end: str) -> tuple[dict[str, float], float]:
 
 
 def _round(t: Translation, end: str, of: str) -> dict[str, Any]:
-    data = "datasets.train."
+    """Return a round; defaults are traiNNer-redux', because BasicSR, which has `model_type`, requires the keys."""
+    data, always = "datasets.train.", float("model_type" in t.given)
     shapes, skewed = _shares(t, end)
     blur = "second_blur_prob" if end and "second_blur_prob" in t.given else f"blur_prob{end}"
     found: dict[str, Any] = {
-        "blur": {"chance": t.get(blur, 1.0), "sigma": t.numbers(f"{data}blur_sigma{end}", [0.2, 3.0]),
+        "blur": {"chance": t.get(blur, always), "sigma": t.numbers(f"{data}blur_sigma{end}", [0.2, 1 if end else 2]),
                  "anisotropic": skewed, "shapes": shapes,
                  "generalised": t.numbers(f"{data}betag_range{end}", [0.5, 4.0]),
                  "plateau": t.numbers(f"{data}betap_range{end}", [1.0, 2.0])},
-        "sinc": {"chance": t.get(f"{data}sinc_prob{end}", 0.1), "cutoff": [0.2, 1.0]},
+        "sinc": {"chance": t.get(f"{data}sinc_prob{end}", 0.0), "cutoff": [0.2, 1.0]},
     }  # fmt: skip
-    up, down, keep = t.numbers(f"resize_prob{end}", [0.2, 0.7, 0.1])
+    up, down, keep = t.numbers(f"resize_prob{end}", [0.3, 0.4, 0.3] if end else [0.2, 0.7, 0.1])
     found["resize"] = {
         "of": of, "chance": round(1 - keep, 6), "smaller": round(down / (up + down or 1), 6),
-        "factor": t.numbers(f"resize_range{end}", [0.15, 1.5]), "kernels": _kernels(t, end),
+        "factor": t.numbers(f"resize_range{end}", [0.6, 1.2] if end else [0.4, 1.5]), "kernels": _kernels(t, end),
     }  # fmt: skip
-    normal, levels = t.get(f"gaussian_noise_prob{end}", 0.5), t.numbers(f"noise_range{end}", [1, 30])
+    normal, levels = t.get(f"gaussian_noise_prob{end}", 0.0), t.numbers(f"noise_range{end}", [0, 0])
     if levels[1]:
         found["gaussian_noise"] = {"chance": float(normal), "std": [round(one / 255, 6) for one in levels]}
-    scales = t.numbers(f"poisson_scale_range{end}", [0.05, 3.0])
+    scales = t.numbers(f"poisson_scale_range{end}", [0, 0])
     if scales[1]:
         photons = [max(1.0, round(255 / scales[1] ** 2, 3)), min(1.0e5, 255 / max(scales[0], 1e-3) ** 2)]
         found["shot_noise"] = {"chance": round(1 - normal, 6), "photons": photons}
@@ -187,7 +192,8 @@ def _round(t: Translation, end: str, of: str) -> dict[str, Any]:
 
 
 def _kernels(t: Translation, end: str) -> dict[str, float]:
-    names = t.get(f"resize_mode_list{end}", ["area", "bilinear", "bicubic"])
+    others = ["area"] if "model_type" in t.given else ["nearest-exact", "lanczos"]  # BasicSR's are in its code
+    names = t.get(f"resize_mode_list{end}", [*others, "bilinear", "bicubic"])
     chances = t.numbers(f"resize_mode_prob{end}", [1.0] * len(names))
     kernels = [t.choice(f"resize_mode_list{end}", name, KERNELS) for name in names]
     return dict(zip(kernels, map(float, chances), strict=False))
@@ -196,14 +202,14 @@ def _kernels(t: Translation, end: str) -> dict[str, float]:
 def _degrade(t: Translation) -> None:
     rounds = [_round(t, "", "large"), _round(t, "2", "small")]
     final: dict[str, Any] = {"rounds": rounds, "kernels": _kernels(t, "3")}
-    if chance := t.get("datasets.train.final_sinc_prob", 0.8):
+    if chance := t.get("datasets.train.final_sinc_prob", 0.0):
         final["sinc"] = {"chance": chance, "cutoff": [0.33, 1.0]}
     for end, place in (("", rounds[0]), ("2", final)):
-        quality = t.numbers(f"jpeg_range{end}", [30, 95])
+        quality = t.numbers(f"jpeg_range{end}", [75, 95])
         if chance := float(t.get(f"jpeg_prob{end}", 1.0)):
             place["compression"] = {"chance": chance, "type": "jpeg", "quality": quality}
     t.set("data.common.degradation", final, "resize_prob", "jpeg_range")
-    if t.get("l1_gt_usm", False) | t.get("percep_gt_usm", False) | t.get("gan_gt_usm", False):
+    if any(t.get(key, False) for key in ("l1_gt_usm", "percep_gt_usm", "gan_gt_usm", "gt_usm")):
         t.set("data.common.sharpening", {"amount": 0.5, "sigma": 8.0, "threshold": 10.0}, "l1_gt_usm")
 
 
@@ -244,7 +250,8 @@ def _judge(t: Translation, model: str) -> None:
     t.set(here, {"type": judge, "pixels": "unit"}, f"{net}type")
     t.take(f"{here}.in_channels", f"{net}num_in_ch", 3)
     t.take(f"{here}.features", f"{net}num_feat", 64)
-    t.get(f"{net}skip_connection", True)
+    if not t.get(f"{net}skip_connection", True):
+        t.leave(f"{net}skip_connection", "super_resolution.UNetDiscriminator always has them")
     t.set("steps.D.injectors.judge.inputs.image", _target(t, "gan_gt_usm"), "gan_gt_usm")
     if model != "ESRGANModel":
         t.set("steps.G.injectors.judge.inputs", {"image": "sr"})
@@ -252,7 +259,12 @@ def _judge(t: Translation, model: str) -> None:
 
 
 def _target(t: Translation, key: str) -> str:
-    return "sharp" if t.get(key, False) and "sharpening" in t.at("data.common") else "hq"
+    key = "gt_usm" if t.given.get("model_type") == "RealESRNetModel" else key
+    sharp = t.get(key, False)
+    if sharp and "sharpening" not in t.at("data.common"):
+        t.leave(key, "pairs (super_resolution.PairedPatches) have no sharpened target")
+        return "hq"
+    return "sharp" if sharp else "hq"
 
 
 def _losses(t: Translation, model: str) -> None:
@@ -273,7 +285,10 @@ def _loss(t: Translation, place: str, kind: str, model: str) -> None:
     weight = t.get(key, 1.0)
     if t.get(f"{place}reduction", "mean") != "mean":
         t.leave(f"{place}reduction", "losses are means here")
-    inputs = {"image": "sr", "target": _target(t, "percep_gt_usm" if kind == "perceptual" else "l1_gt_usm")}
+    if weight < 0:  # of traiNNer-redux
+        kind = "a loss towards the enlarged input (a negative weight)"
+    target = _target(t, "percep_gt_usm" if kind == "perceptual" else "l1_gt_usm")
+    inputs = {"image": "sr"} | ({"target": "hq", "average": _average(t)} if kind == "ldl" else {"target": target})
     if kind in PIXELS:
         entry, wider = PIXELS[kind]
         t.set(f"losses.G_{kind}", {**entry, "inputs": inputs, "weight": weight / wider, "step": "G"}, key)
@@ -290,12 +305,26 @@ def _loss(t: Translation, place: str, kind: str, model: str) -> None:
             t.leave(one, f"{kind} is not here; a loss of yours, or of another package (docs/your_own_code.md)")
 
 
+def _average(t: Translation) -> str:
+    """Let the averaged generator enlarge the input, too; return the name of the result."""
+    calls = t.at("steps.G.injectors")
+    name, out = ("signed", "large") if "signed" in calls else ("upscale", "sr")
+    (output,) = calls["upscale"]["outputs"]
+    calls["average"] = {**calls["upscale"], "weights": "ema", "outputs": {output: f"{out}_average"}}
+    if name == "signed":
+        calls["signed_average"] = {**calls["signed"], "output": "sr_average", "terms": {"large_average": 2.0}}
+    return "sr_average"
+
+
 def _perceptual(t: Translation, place: str, key: str, rest: dict[str, Any]) -> None:
     before = f"{place}layer_weights."
     layers = {name: t.get(f"{before}{name}", 1.0) for name in t.names(before)} or LAYERS
-    offered = {f"relu{'5_2' if name > 'conv5_2' else name[4:]}": weight for name, weight in layers.items()}
-    if any(name > "conv5_2" for name in layers):
-        t.remarks.append("features of conv5_4: relu5_2 is the last here, and all are after the activation")
+    offered: dict[str, float] = {}
+    for name, weight in layers.items():  # conv5_4 or relu5_4
+        here = f"relu{min(name[4:], '5_2')}"
+        offered[here] = offered.get(here, 0.0) + weight
+    if any(name[4:] > "5_2" or name.startswith("conv") for name in layers):
+        t.remarks.append("features: relu5_2 is the last layer here, and all are after the activation")
     entry = {"type": "images.Perceptual", "source": "hub", "layers": offered, **rest}
     t.set("losses.G_feature", entry, before[:-1], key)
     t.read(*(f"{place}{name}" for name, value in SAME.items() if t.given.get(f"{place}{name}", value) == value))
@@ -304,7 +333,9 @@ def _perceptual(t: Translation, place: str, key: str, rest: dict[str, Any]) -> N
 def _adversarial(t: Translation, place: str, weight: float, model: str) -> None:
     kind, average = t.pick(f"{place}gan_type", "vanilla", KINDS), model == "ESRGANModel"
     kind = t.choice(f"{place}gan_type", kind, AVERAGES) if average else kind
-    t.read(f"{place}real_label_val", f"{place}fake_label_val")
+    for label, usual in (("real_label_val", 1.0), ("fake_label_val", 0.0)):
+        if t.get(f"{place}{label}", usual) != usual:
+            t.leave(f"{place}{label}", "labels are 1 of real and 0 of fake pictures here")
     half = 0.5 if average else 1.0
     for end, entry in adversarial(kind, "generator", "judged_real", "judged_fake").items():
         t.set(f"losses.G_{end}", {**entry, "weight": weight * half, "step": "G"}, f"{place}loss_weight")
@@ -334,7 +365,6 @@ def adversarial(kind: str, role: str, real: str, fake: str) -> dict[str, dict[st
 def _learn(t: Translation, step: str, place: str) -> None:
     kind, rate = t.get(f"{place}type", "Adam"), t.get(f"{place}lr", 1e-4)
     settings = {key: t.get(f"{place}{key}") for key in t.names(place) if key not in ("type", "lr")}
-    settings["weight_decay"] = t.get(f"{place}weight_decay", 0.0)
     t.set(f"steps.{step}.optimizer", {"type": f"torch.optim.{kind}", "lr": rate, **settings}, f"{place}type")
     names = ("type", "milestones", "gamma", "periods", "restart_weights", "eta_min")
     found = schedule(t, rate, *(f"train.scheduler.{name}" for name in names))
@@ -346,7 +376,7 @@ def schedule(
 ) -> dict[str, Any]:
     """Return the schedule of a rate, from the keys that say its kind and settings; `others` are those of cosines."""
     if t.pick(kind, "MultiStepLR", SCHEDULES) == "Decay":
-        found = {"type": "Decay", "at": t.numbers(at), "factor": t.get(factor, 0.5), "over": 0}
+        found = {"type": "Decay", "at": t.numbers(at), "factor": t.get(factor, 0.1), "over": 0}
     else:
         lengths = t.numbers(periods) or [400000]
         shares = [float(one) for one in t.numbers(weights) or [1.0] * len(lengths)][: len(lengths)]

@@ -535,6 +535,74 @@ def test_an_rcan_has_the_names_of_spandrel(tmp_path):
     assert "`figura import state`" in left["path.pretrain_network_g"]
 
 
+SPAN = REDUX.replace("{type: esrgan, use_pixel_unshuffle: true}", "{type: span}")
+LDL = "ldl_opt: {type: L1Loss, loss_weight: 1.0}\n  perceptual_opt"
+DEGRADED = """
+scale: 4
+high_order_degradation: true
+datasets: {train: {type: realesrgandataset, dataroot_gt: hr, lq_size: 64}}
+network_g: {type: esrgan}
+"""
+EQUAL = dict.fromkeys(("nearest", "lanczos", "bilinear", "bicubic"), 1.0)
+
+
+@pytest.mark.parametrize(
+    ("text", "here", "value"),
+    [
+        (SPAN, "networks.generator.norm", False),
+        (ESRGAN.replace(", gamma: 0.5", ""), "steps.G.lr_schedule.factor", 0.1),
+        (REDUX, "steps.G.optimizer", {"type": "torch.optim.AdamW", "lr": 1e-4}),  # torch's own decay, 0.01
+        (ESRGAN.replace("conv5_4: 1", "relu1_2: 0.1, relu3_4: 1, relu5_4: 0.5"), "losses.G_feature.layers",
+         {"relu1_2": 0.1, "relu3_4": 1.0, "relu5_2": 0.5}),
+        (ESRGAN.replace("conv5_4: 1", "conv5_3: 0.25, conv5_4: 1"), "losses.G_feature.layers", {"relu5_2": 1.25}),
+        (REAL.replace("perceptual_opt", LDL), "losses.G_ldl.inputs",
+         {"image": "sr", "target": "hq", "average": "sr_average"}),
+        (REAL.replace("perceptual_opt", LDL), "steps.G.injectors.average",
+         {"type": "Forward", "network": "generator", "inputs": {"x": "lq"}, "outputs": {"image": "sr_average"},
+          "weights": "ema"}),
+        (SPAN.replace("hsluvloss", "ldlloss"), "steps.G.injectors.average.outputs", {"output": "large_average"}),
+        (SPAN.replace("hsluvloss", "ldlloss"), "steps.G.injectors.signed_average",
+         {"type": "Sum", "output": "sr_average", "terms": {"large_average": 2.0}, "constant": -1.0}),
+        (DEGRADED, "data.common.degradation", {
+            "rounds": [
+                {"resize": {"of": "large", "chance": 0.9, "smaller": 0.777778, "factor": [0.4, 1.5], "kernels": EQUAL},
+                 "compression": {"chance": 1.0, "type": "jpeg", "quality": [75, 95]}},
+                {"resize": {"of": "small", "chance": 0.7, "smaller": 0.571429, "factor": [0.6, 1.2],
+                            "kernels": EQUAL}}],
+            "kernels": EQUAL, "compression": {"chance": 1.0, "type": "jpeg", "quality": [75, 95]}}),
+        (DEGRADED + "blur_prob: 0.5", "data.common.degradation.rounds.0.blur.shapes",
+         {"gaussian": 0.7, "generalised": 0.15, "plateau": 0.15}),
+        (REAL, "data.common.degradation.rounds.0.blur.chance", 1.0),  # BasicSR has no key of it, and none of modes
+        (REAL, "data.common.degradation.kernels", dict.fromkeys(("area", "bilinear", "bicubic"), 1.0)),
+        (REAL.replace("RealESRGANModel", "RealESRNetModel\ngt_usm: true"), "losses.G_l1.inputs.target", "sharp"),
+    ],
+)  # fmt: skip
+def test_what_a_file_of_basicsr_leaves_open_is_as_there(text, here, value, tmp_path):
+    (tmp_path / "mine.yml").write_text(text)
+    found: Any = translated(str(tmp_path / "mine.yml"), None, tmp_path / "recipe.yaml").recipe
+    for name in here.split("."):
+        found = found[int(name) if isinstance(found, list) else name]
+    assert found == value
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "why"),
+    [
+        (ESRGAN.replace("real_label_val: 1.0", "real_label_val: 0.9"), "train.gan_opt.real_label_val", "labels are 1"),
+        (ESRGAN.replace("fake_label_val: 0.0", "fake_label_val: 0.1"), "train.gan_opt.fake_label_val", "labels are 1"),
+        (REAL.replace("skip_connection: True", "skip_connection: False"), "network_d.skip_connection", "always has"),
+        (REDUX.replace("type: charbonnierloss, loss_weight: 1.0", "type: l1loss, loss_weight: -0.5"),
+         "train.losses.0.loss_weight", "towards the enlarged input"),
+        (REAL.replace("num_gpu: 2", "num_gpu: auto"), "num_gpu", "batch_size_per_gpu times their number"),
+        (REAL.replace("RealESRGANDataset", "PairedImageDataset"), "l1_gt_usm", "no sharpened target"),
+    ],
+)  # fmt: skip
+def test_a_value_of_basicsr_without_counterpart_is_listed(text, key, why, tmp_path):
+    (tmp_path / "mine.yml").write_text(text)
+    translation = translated(str(tmp_path / "mine.yml"), None, tmp_path / "recipe.yaml")
+    assert why in {one: reason for reason, keys in translation.listed().items() for one in keys}[key]
+
+
 @pytest.mark.parametrize("kind", [kind for kind, (name, _, _) in NETWORKS.items() if name != OWN])
 def test_a_network_of_spandrel_is_there_and_takes_the_arguments(kind, tmp_path):
     pytest.importorskip("spandrel")
