@@ -27,6 +27,8 @@ def translate(t: Translation) -> None:
     """Write a recipe from published/pix2pix_facades.yaml or published/cyclegan_horse2zebra.yaml."""
     if not {"--dataroot", "--model"} & {*t.given}:
         raise UserError(f"{t.source}: expected --dataroot or --model, or -opt and a file of BasicSR or DL-Art-School")
+    if t.program.endswith("test.py") and t.given.get("--model", "test") == "test":
+        raise UserError(f"{t.source}: --model test does not say what was trained; give --model pix2pix or cycle_gan")
     generators, discriminators = t.pick("--model", "cycle_gan", MODELS)
     paired = "generator" in generators
     t.start("published/pix2pix_facades.yaml" if paired else "published/cyclegan_horse2zebra.yaml")
@@ -43,7 +45,7 @@ def translate(t: Translation) -> None:
     (_pairs if paired else _cycle)(t)
     _data(t, paired)
     _rates(t)
-    first = f"copy {t.get('--dataroot', 'its dataroot')} to data/raw/{t.output.stem}"
+    first = f"copy {t.get('--dataroot') or 'its dataroot'} to data/raw/{t.output.stem}"
     t.run(first, "train.py", "test.py", "test.py --model test")
     t.weights("junyanz", "latest_net_G.pth" if paired else "latest_net_G_A.pth", next(iter(generators)))
 
@@ -88,6 +90,9 @@ def _pairs(t: Translation) -> None:
 
 
 def _cycle(t: Translation) -> None:
+    for key in ("--input_nc", "--output_nc"):
+        if t.get(key, 3) != 3:
+            raise UserError(f"{t.source}: {key}: unpaired pictures have 3 channels here, grey ones too; leave it out")
     for side, key in (("x", "--lambda_A"), ("y", "--lambda_B")):
         weight = t.take(f"losses.cycle_{side}.weight", key, 10.0)
         t.set(f"losses.same_{side}.weight", t.get("--lambda_identity", 0.5) * weight, "--lambda_identity")
@@ -118,7 +123,8 @@ def _rates(t: Translation) -> None:
     schedules: dict[str, dict[str, Any]] = {
         "linear": linear, "lambda": linear, "plateau": {"type": "Constant", "value": 1.0},
         "step": {"type": "Decay", "at": list(range(every, end, every)), "factor": 0.1, "over": 0},
-        "cosine": {"type": "Cosine", "start": 0, "end": t.epochs(constant, batch), "from": 1.0, "to": 0.0},
+        # torch's rate rises again behind n_epochs
+        "cosine": {"type": "Sine", "start": 0, "period": 2 * t.epochs(constant, batch), "high": 1.0, "low": 0.0},
     }  # fmt: skip
     chosen = t.pick("--lr_policy", "linear", schedules)
     if chosen is schedules["plateau"]:

@@ -763,7 +763,14 @@ def test_a_translated_recipe_prepares_trains_and_is_judged(name, tmp_path, monke
 # --- messages ---
 
 CONFIG = {"dataloader": {"batch_size": 1}, "train": {}, "save": {}}
+CYCLE = "train.py --dataroot maps --model cycle_gan"
 REFUSED = {
+    f"{PIX2PIX} --direction AtoB\n{PIX2PIX} --direction BtoA": ("several commands; give one", ["--examples", "4"]),
+    f"{PIX2PIX} && {PIX2PIX} --norm instance": ("several commands; give one", ["--examples", "4"]),
+    f"cd here; {PIX2PIX}; python test.py": ("several commands; give one", ["--examples", "4"]),
+    "test.py --dataroot testA --name x": ("give --model pix2pix or cycle_gan", ["--examples", "4"]),
+    f"{CYCLE} --input_nc 1 --output_nc 1": ("unpaired pictures have 3 channels here", ["--examples", "4"]),
+    "{folder}/neosr.toml": ("neosr.toml: TOML is not read; write it as YAML", []),
     "no such file.yaml": ("no file, and no command that figura knows", []),
     "train.py --model pix2pix --netG unet_512": ("--netG: found 'unet_512', which has no counterpart", []),
     "train.py --model pix2pix 'x": ("not a command line: No closing quotation", []),
@@ -798,6 +805,7 @@ REFUSED = {
 def test_what_cannot_be_translated_ends_in_one_line(source, tmp_path, capsys):
     (tmp_path / "wrong.json").write_text(json.dumps(CONFIG | {"dataloader": {"batch_size": "many"}}))
     (tmp_path / "other.yaml").write_text("some: 1\n")
+    (tmp_path / "neosr.toml").write_text('name = "mine"\n')
     (tmp_path / "zero.yaml").write_text(re.sub(r"(?m)^batch_size: \d+", "batch_size: 0", PRJOTI))
     (tmp_path / "tag.yaml").write_text("some: !!python/object/apply:os.system [ls]\n")
     (tmp_path / "empty.yml").write_text("networks: {}\nsteps: {}\n")
@@ -840,6 +848,25 @@ def test_options_that_change_keys_of_a_file(tmp_path):
     assert "--force_yml" not in [key for keys in translation.listed().values() for key in keys]
     with pytest.raises(UserError, match="'train': expected `key:key=value`"):
         translated(f"{command} train", None, tmp_path / "recipe.yaml")
+
+
+@pytest.mark.parametrize(
+    ("options", "schedule"),
+    [
+        # torch's cosine annealing of T_max 50 epochs, which is periodic
+        ("--lr_policy cosine --n_epochs 50", {"type": "Sine", "start": 0, "period": 200, "high": 1.0, "low": 0.0}),
+        # their factor of the first epoch: 1 - 1 / (99 + 1)
+        ("--n_epochs 0 --n_epochs_decay 99", {"type": "Linear", "start": 0, "end": 198, "from": 0.99, "to": 0.0}),
+    ],
+)
+def test_a_rate_of_junyanz_is_theirs(options, schedule, tmp_path):
+    translation = translated(f"{PIX2PIX} {options} --batch_size 2", 4, tmp_path / "recipe.yaml")
+    assert translation.recipe["steps"]["G"]["lr_schedule"] == schedule
+
+
+def test_a_folder_whose_name_is_a_number_stays_one(tmp_path):
+    translation = translated("train.py --dataroot 2017 --model pix2pix", 4, tmp_path / "recipe.yaml")
+    assert "copy 2017 to data/raw/recipe" in translation.commands
 
 
 def test_norms_of_several_processes_are_the_norms(tmp_path):

@@ -50,6 +50,8 @@ class Command(NamedTuple):
 
 def read_file(path: Path) -> dict[str, Any]:
     """Read a configuration. Raises UserError if it is no map of JSON or YAML."""
+    if path.suffix == ".toml":
+        raise UserError(f"{path}: TOML is not read; write it as YAML, with traiNNer-redux' keys where neosr's differ")
     if path.suffix == ".json":
         content = read_json(path, "a JSON file is needed", LARGEST)
     else:
@@ -65,16 +67,18 @@ def command_of(source: str, systems: Mapping[str, System]) -> tuple[str, Command
     """Return which system's program a command line starts, and its parts.
 
     Raises:
-        UserError: it starts none, or names no configuration for it.
+        UserError: it starts none or several, or names no configuration for it.
     """
     try:
-        words = shlex.split(source.replace("\\\n", " "))
+        words = shlex.split(source.strip().replace("\\\n", " ").replace("\n", " ; "))
     except ValueError as error:
         raise UserError(f"{shown(source)}: not a command line: {error}") from None
     given, lacking = {word.partition("=")[0] for word in words}, set[str]()
     for place, word in enumerate(words):
         for kind, system in systems.items():  # several have a train.py; what follows tells
             if re.fullmatch(system.program, word):
+                if any(re.fullmatch(r".*;|&&?|\|\|?", one) for one in words[place:]):
+                    raise UserError(f"{shown(source)}: several commands; give one")
                 if not system.files or system.files & given:
                     return kind, Command(words[:place], word, words[place + 1 :])
                 lacking |= system.files

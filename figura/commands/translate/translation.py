@@ -174,7 +174,8 @@ class Translation:
     def linear(self, constant: int, falling: int, batch_size: int, to: float = 0.0) -> dict[str, Any]:
         """Return the schedule of a rate that is constant for some epochs, then falls; at its end the training ends."""
         start, end = self.epochs(constant - 1, batch_size), self.epochs(constant + falling, batch_size)
-        return {"type": "Linear", "start": start, "end": end, "from": 1.0, "to": to}
+        first = 1.0 - (1.0 - to) * max(0, -start) / (end - start)  # without constant epochs, it has fallen once
+        return {"type": "Linear", "start": max(0, start), "end": end, "from": first, "to": to}
 
     def below(self, folder: object, name: str) -> str:
         """Return a folder or file of raw data as data/params.yaml names it: `name` if it lies outside their source."""
