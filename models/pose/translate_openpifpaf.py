@@ -11,6 +11,13 @@ DATASETS = {"cocokp": 56599, "cocodet": 117266} | dict.fromkeys(
     ("animal", "apollo", "crowdpose", "wholebody", "nuscenes")
 )
 """Pictures of COCO that train them; those of plugins take --examples."""
+AUGMENTED: dict[str, tuple[int, tuple[float, float], tuple[float, float], float, float | None]] = {
+    # side; limits of scales, those of --*-extended-scale; chance of a rotation other than by 90 degrees; bmin
+    "cocokp": (385, (0.4, 2.0), (0.25, 2.0), 0.4, None), "cocodet": (513, (0.7, 1.5), (0.5, 2.0), 0.2, None),
+    "animal": (513, (0.3, 2.0), (0.2, 2.5), 0.4, 1.0), "apollo": (513, (0.33, 1.33), (0.2, 2.0), 0.2, 1.0),
+    "crowdpose": (385, (0.4, 2.0), (0.25, 2.0), 0.0, None), "wholebody": (385, (0.4, 2.0), (0.25, 2.0), 0.0, 1.0),
+    "nuscenes": (513, (0.7, 1.5), (0.5, 2.0), 0.0, None),
+}  # fmt: skip
 OF_DATASET = (
     "square-edge|extended-scale|orientation-invariant|blur|no-augmentation|rescale-images|upsample|min-kp-anns|bmin|"
     "with-dense|(?:train|val)-annotations|(?:train|val)-image-dir"
@@ -48,7 +55,8 @@ def translate(t: Translation) -> None:
     boxes = dataset in BOXES
     t.start(f"published/openpifpaf_{'cocodet' if boxes else 'shufflenetv2k16'}.yaml")
     batch = t.take("data.batch_size" if t.program == "train" else "evaluate.batch_size", "--batch-size", 1)
-    told = re.search("|".join(BACKBONES), str(t.given.get("--checkpoint")))
+    checkpoint = t.get("--checkpoint", None if "--basenet" in t.given else "shufflenetv2k16")
+    told = re.search("|".join(BACKBONES), str(checkpoint))
     if not boxes or "--basenet" in t.given or told:
         t.set(BACKBONE, dict(t.pick("--basenet", told[0] if told else "shufflenetv2k16", BACKBONES)), "--basenet")
     t.table()
@@ -61,6 +69,8 @@ def translate(t: Translation) -> None:
         if all(re.match("cifcaf|cifdet", one) for one in decoders):
             t.read("--decoder")
     _data(t, dataset, boxes)
+    if checkpoint is not None:
+        _checkpoint(t, str(checkpoint))
 
 
 def _train(t: Translation, dataset: str, boxes: bool, batch: int) -> None:
@@ -71,7 +81,7 @@ def _train(t: Translation, dataset: str, boxes: bool, batch: int) -> None:
     average = t.get("--ema", 0.01)
     t.set("train.ema", {"decay": 1 - average} if average else None, "--ema")
     _heads(t, dataset, boxes)
-    _augment(t, f"--{dataset}-", boxes)
+    _augment(t, dataset, boxes)
     an_epoch = _amounts(t, batch)
     _optimize(t, an_epoch)
 
@@ -91,7 +101,11 @@ def _decode(t: Translation, boxes: bool) -> None:
 def _heads(t: Translation, dataset: str, boxes: bool) -> None:
     upsample, settings = t.get(f"--{dataset}-upsample", 1), t.at(BACKBONE)
     halved = max(settings.get("stage4_dilation", 1), settings.get("block5_dilation", 1)) > 1
-    stride = (32 if settings.get("input_conv2") else 16) // (2 if halved else 1) // upsample
+    stride = (16 if settings.get("input_conv2") else 8) * max(1, t.get("--resnet-pool0-stride", 0))
+    stride = stride * t.get("--resnet-input-conv-stride", 2) // (2 if halved else 1)
+    stride = stride // (2 if settings.get("remove_last_block") else 1) // upsample
+    if settings["name"] == "timm":
+        t.leave("--basenet", "timm's deepest map of a stride up to 16 is used here; mobilenetv2 has 32 there")
     kinds: dict[str, dict[str, Any]] = {"cifdet": {}} if boxes else {"cif": {}, "caf": {}}
     if not boxes and t.get(f"--{dataset}-with-dense", False):
         kinds["caf25"] = {"kind": "caf", "connections": "dense"}
@@ -101,6 +115,9 @@ def _heads(t: Translation, dataset: str, boxes: bool) -> None:
         t.set(f"{people}people.dense", "caf25", f"--{dataset}-with-dense")
     lambdas = t.numbers("--lambdas", [1.0] * len(kinds))
     parts = t.numbers("--component-lambdas", [1.0] * 3 * len(kinds)) if "--component-lambdas" in t.given else []
+    if parts:
+        lambdas = [1.0] * len(kinds)
+        t.leave("--lambdas", "--component-lambdas take their place there")
     for place, (name, kind) in enumerate(kinds.items()):
         head, target, loss = kind.get("kind", name), f"data.common.heads.{name}", f"losses.{name}"
         t.set(target, {**kind, "stride": stride}, f"--{dataset}-upsample")
@@ -114,7 +131,7 @@ def _heads(t: Translation, dataset: str, boxes: bool) -> None:
         t.table("heads.caf" if head == "caf" else "heads.cif", f"{target}.")
         t.table("heads", f"{target}.")
         if head != "cifdet":
-            t.take(f"{target}.bmin", f"--{dataset}-bmin")
+            t.take(f"{target}.bmin", f"--{dataset}-bmin", AUGMENTED[dataset][-1])
         if t.get("--encoder-no-suppress-selfhidden", False):
             t.set(f"{target}.suppress_hidden", None, "--encoder-no-suppress-selfhidden")
     if t.get("--auto-tune-mtl", False):
@@ -132,8 +149,9 @@ def _tune(t: Translation, heads: list[str]) -> None:
     t.set(f"{STEP}groups.tasks", {"pattern": r"^tasks\.", "weight_decay": 0.0})
 
 
-def _augment(t: Translation, prefix: str, boxes: bool) -> None:
-    t.take("data.common.side", f"{prefix}square-edge", 513 if boxes else 385)
+def _augment(t: Translation, dataset: str, boxes: bool) -> None:
+    prefix, (side, usual, wider, rotated, _) = f"--{dataset}-", AUGMENTED[dataset]
+    t.take("data.common.side", f"{prefix}square-edge", side)
     if not boxes and t.get(f"{prefix}min-kp-anns", 1) != 1:
         t.take("data.train.scenes.min_keypoint_annotations", f"{prefix}min-kp-anns")
     extended, scale = t.get(f"{prefix}extended-scale", False), t.get(f"{prefix}rescale-images", 1.0)
@@ -142,10 +160,15 @@ def _augment(t: Translation, prefix: str, boxes: bool) -> None:
     if t.get(f"{prefix}no-augmentation", False):
         t.set(here, None, f"{prefix}no-augmentation")
         return
-    limits = ((0.5, 2.0) if extended else (0.7, 1.5)) if boxes else (0.25 if extended else 0.4, 2.0)
-    relative = [one * scale for one in limits]
+    relative = [one * scale for one in (wider if extended else usual)]
     t.set(f"{here}.geometry.rescale.relative", relative, f"{prefix}extended-scale", f"{prefix}rescale-images")
-    t.drop(f"{here}.geometry.orientation_invariant")
+    t.drop(f"{here}.geometry.orientation_invariant", *([] if rotated else [f"{here}.geometry.rotation"]))
+    if rotated:
+        t.set(f"{here}.geometry.rotation.chance", rotated)
+    if dataset == "nuscenes":
+        t.drop(f"{here}.geometry.horizontal_flip")
+    if dataset == "apollo":
+        t.set(f"{here}.geometry.ignore_small", 32.0)
     if turns:
         t.set(f"{here}.geometry.orientation_invariant", {"chance": turns}, f"{prefix}orientation-invariant")
     if blur:
@@ -165,7 +188,7 @@ def _amounts(t: Translation, batch: int) -> int:
     t.set("train.evaluate_limit", batches * batch if batches else 512, "--val-batches")
     for here in ("runtime.resume_every", "runtime.checkpoint_every"):
         t.set(here, an_epoch)
-    if frozen := t.get("--fix-batch-norm"):
+    if (frozen := t.get("--fix-batch-norm")) is not None:
         after = 0 if frozen is True else int(frozen) * an_epoch
         norms = {"type": "figura.callbacks.Freeze", "network": "network", "batch_norms_after": after}
         t.set("callbacks.norms", norms, "--fix-batch-norm")
@@ -192,18 +215,27 @@ def _optimize(t: Translation, an_epoch: int) -> None:
     t.set(f"{STEP}lr_schedule", schedule, "--lr-decay", "--lr-warm-up-epochs")
 
 
+def _checkpoint(t: Translation, name: str) -> None:
+    file = name if re.search(r"[./]", name) else f"{name}.pkl"
+    if file != name:
+        t.remarks.append(f"{name} is a checkpoint that is downloaded there: fetch it yourself, as {file}")
+    if t.program == "train":
+        t.remarks.append(
+            f"at the epoch of {file}, training goes on there, up to --epochs; here it begins at step 0: shorten "
+            "train.steps and the schedule by that epoch"
+        )
+    t.weights("openpifpaf", file, "network", recipe=True, run=t.program != "train")
+
+
 def _data(t: Translation, dataset: str, boxes: bool) -> None:
     file = "instances" if boxes else "person_keypoints"
     entry: dict[str, dict[str, str]] = {"images": {}, "annotations": {}}
     for split, here in (("train", "train"), ("val", "validation")):
-        entry["images"][here] = t.below(t.get(f"--{dataset}-{split}-image-dir", f"{split}2017"), f"{split}2017")
+        entry["images"][here] = t.below(t.get(f"--{dataset}-{split}-image-dir") or f"{split}2017", f"{split}2017")
         annotations = f"annotations/{file}_{split}2017.json"
         entry["annotations"][here] = t.below(t.get(f"--{dataset}-{split}-annotations", annotations), annotations)
     t.dataset("coco", entry, "people", "coco", max_rejected=0.01)
     t.run("put COCO into data/raw/coco, paths below it", "openpifpaf.train", "openpifpaf.eval", "openpifpaf.predict")
-    checkpoint = t.get("--checkpoint")
-    if checkpoint is not None:
-        t.weights("openpifpaf", str(checkpoint), "network", recipe=True, run=t.program != "train")
     if t.program == "predict":
         pictures = " ".join(map(str, t.get("arguments", []))) or t.get("--glob", "photos/")
         t.commands["openpifpaf.predict"] = (

@@ -311,12 +311,12 @@ CASES = {
             "networks.network.backbone": {"name": "resnet50", "block5_dilation": 2}, "train.accumulation": 2,
             "data.common.heads.caf25": {"kind": "caf", "connections": "dense", "stride": 8, "min_size": 2,
                                         "bmin": 0.2, "suppress_hidden": None},
-            "losses.caf25.vector": 8.0, "losses.caf25.weight": 3.0, "losses.caf.inputs.log_sigmas": "caf_sigmas",
+            "losses.caf25.vector": 8.0, "losses.caf25.weight": 1.0, "losses.caf.inputs.log_sigmas": "caf_sigmas",
             "losses.cif.regression_soft_clamp": None, "losses.cif.background_clamp": -10.0, "train.ema": None,
             "data.train.scenes.augmentation.geometry.rescale.relative": [0.2, 1.0], "data.batch_size": 16,
             "callbacks.norms.batch_norms_after": 8, "steps.network.optimizer.type": "torch.optim.Adam",
         },
-        {"--cross-talk", "--lr-warm-restarts", "--regression-soft-clamp"},
+        {"--cross-talk", "--lambdas", "--lr-warm-restarts", "--regression-soft-clamp"},
     ),
     "openpifpaf, a plugin": Case(
         "openpifpaf.train --dataset=wholebody --wholebody-upsample=2 --wholebody-train-annotations=a.json "
@@ -824,11 +824,19 @@ def test_nothing_is_overwritten(tmp_path, capsys):
     assert (tmp_path / "recipe.yaml").read_text() == "mine"
 
 
-def test_a_value_that_an_option_lacks_is_listed(tmp_path):
-    translation = translated(f"{PIX2PIX} --lamda_L1 10", 4, tmp_path / "recipe.yaml")
+@pytest.mark.parametrize(
+    ("command", "key", "part"),
+    [
+        (f"{PIX2PIX} --lamda_L1 10", "--lamda_L1",
+         "does not know it, and nothing was done (did you mean '--lambda_L1'?)"),
+        ("openpifpaf.train --basenet=mobilenetv2", "--basenet", "mobilenetv2 has 32 there"),
+    ],
+)  # fmt: skip
+def test_a_value_that_an_option_lacks_is_listed(command, key, part, tmp_path):
+    translation = translated(command, 4, tmp_path / "recipe.yaml")
     ((why, keys),) = translation.listed().items()
-    assert keys == ["--lamda_L1"]
-    assert "does not know it, and nothing was done (did you mean '--lambda_L1'?)" in why
+    assert keys == [key]
+    assert part in why
 
 
 def test_an_option_and_its_file_may_be_one_word(tmp_path):
@@ -848,6 +856,51 @@ def test_options_that_change_keys_of_a_file(tmp_path):
     assert "--force_yml" not in [key for keys in translation.listed().values() for key in keys]
     with pytest.raises(UserError, match="'train': expected `key:key=value`"):
         translated(f"{command} train", None, tmp_path / "recipe.yaml")
+
+
+GEOMETRY = "data.train.scenes.augmentation.geometry"
+
+
+@pytest.mark.parametrize(
+    ("options", "wanted"),
+    [
+        ("animal", {"data.common.side": 513, f"{GEOMETRY}.rescale.relative": [0.3, 2.0],
+                    "data.common.heads.caf.bmin": 1.0, f"{GEOMETRY}.rotation.chance": 0.4}),
+        ("apollo --apollo-extended-scale", {f"{GEOMETRY}.rescale.relative": [0.2, 2.0], f"{GEOMETRY}.ignore_small": 32,
+                                            f"{GEOMETRY}.rotation.chance": 0.2}),
+        ("crowdpose", {"data.common.side": 385, f"{GEOMETRY}.rotation.chance": None,
+                       "data.common.heads.cif.bmin": None}),
+        ("wholebody --wholebody-bmin 2", {f"{GEOMETRY}.rotation.chance": None, "data.common.heads.cif.bmin": 2.0}),
+        ("nuscenes", {f"{GEOMETRY}.rotation.chance": None, f"{GEOMETRY}.horizontal_flip.chance": None}),
+        # strides of their layers: 2 of the first convolution, none of the pool, 2 of three blocks
+        ("cocokp --resnet-pool0-stride=2", {"data.common.heads.cif.stride": 32}),
+        ("cocokp --resnet-input-conv-stride=1", {"data.common.heads.cif.stride": 8}),
+        ("cocokp --resnet-remove-last-block", {"data.common.heads.cif.stride": 8}),
+        ("cocokp --fix-batch-norm 0", {"callbacks.norms.batch_norms_after": 0}),
+    ],
+)  # fmt: skip
+def test_a_training_of_openpifpaf_is_theirs(options, wanted, tmp_path):
+    command = f"openpifpaf.train --basenet=resnet50 --dataset={options}"
+    recipe = translated(command, 4, tmp_path / "recipe.yaml").recipe
+    check_recipe(recipe, tmp_path / "recipe.yaml")
+    found = dict(leaves(recipe))
+    assert {key: found.get(key) for key in wanted} == wanted
+
+
+@pytest.mark.parametrize(
+    ("options", "file", "remarks"),
+    [
+        ("", "shufflenetv2k16.pkl", 2),
+        ("--checkpoint=shufflenetv2k30", "shufflenetv2k30.pkl", 2),
+        ("--checkpoint=out/mine.pkl.epoch100 --epochs=120", "out/mine.pkl.epoch100", 1),
+    ],
+)
+def test_a_checkpoint_of_openpifpaf_is_imported(options, file, remarks, tmp_path):
+    translation = translated(f"openpifpaf.train --dataset=cocokp {options}", None, tmp_path / "recipe.yaml")
+    (line,) = [one for there, one in translation.commands.items() if there.startswith(file)]
+    assert line.startswith(f"figura import openpifpaf {file} --output weights/recipe/start/network.safetensors")
+    assert len([one for one in translation.remarks if file in one]) == remarks
+    assert "training goes on there, up to --epochs" in translation.remarks[-1]
 
 
 @pytest.mark.parametrize(
