@@ -374,12 +374,15 @@ def _learn(t: Translation, step: str, place: str) -> None:
 def schedule(
     t: Translation, rate: float, kind: str, at: str, factor: str, periods: str, weights: str, low: str, **others: Any
 ) -> dict[str, Any]:
-    """Return the schedule of a rate, from the keys that say its kind and settings; `others` are those of cosines."""
+    """Return the schedule of a rate, from the keys that say its kind and settings; `others` are those of cosines.
+
+    With these, as DL-Art-School has them, weights belong to the restarts, so the first period has none.
+    """
     if t.pick(kind, "MultiStepLR", SCHEDULES) == "Decay":
         found = {"type": "Decay", "at": t.numbers(at), "factor": t.get(factor, 0.1), "over": 0}
     else:
         lengths = t.numbers(periods) or [400000]
-        shares = [float(one) for one in t.numbers(weights) or [1.0] * len(lengths)][: len(lengths)]
+        shares = [*([1.0] if others else []), *map(float, t.numbers(weights)), *[1.0] * len(lengths)][: len(lengths)]
         to = round(t.get(low, 0.0) / rate, 12) if rate else 0.0
         found = {"type": "CosineRestarts", "periods": lengths, "weights": shares, "from": 1.0, "to": to, **others}
     rise = t.get("train.warmup_iter", -1)

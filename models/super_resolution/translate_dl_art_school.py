@@ -191,7 +191,9 @@ class _Steps:
             t.set(here, {"type": found, "inputs": inputs, **rest, "weight": weight / wider}, f"{place}weight")
         elif kind == "feature":
             entry = {"type": "images.Perceptual", "source": "hub", "layers": {"relu5_2": 1.0}, "inputs": inputs}
-            t.read(f"{place}which_model_F")
+            for key, usual in (("criterion", "l1"), ("which_model_F", "vgg")):
+                if t.get(f"{place}{key}", usual) != usual:
+                    t.leave(f"{place}{key}", "L1 of VGG19's features (images.Perceptual) stands for it")
             t.set(here, {**entry, **rest}, f"{place}which_model_F")
         elif kind == "direct":
             rest["weight"] = -weight if t.get(f"{place}inverted", False) else weight
@@ -243,6 +245,8 @@ def _optimize(t: Translation, step: str) -> None:
     else:
         settings["betas"] = [t.get(f"{within}beta1", 0.9), t.get(f"{within}beta2", 0.999)]
     settings["weight_decay"] = t.get(f"{within}weight_decay", 0.0)
+    if settings["weight_decay"] and kind == "AdamW":
+        t.leave(f"{within}weight_decay", "not of biases and norms there; a group of the step, by their names")
     t.set(f"steps.{step}.optimizer", settings, f"{within}beta1", f"{within}beta2")
     if most := t.get(f"{place}clip_grad_eps", 0.0):
         t.set(f"steps.{step}.clip", most, f"{place}clip_grad_eps")

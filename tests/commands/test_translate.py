@@ -595,12 +595,28 @@ def test_what_a_file_of_basicsr_leaves_open_is_as_there(text, here, value, tmp_p
          "train.losses.0.loss_weight", "towards the enlarged input"),
         (REAL.replace("num_gpu: 2", "num_gpu: auto"), "num_gpu", "batch_size_per_gpu times their number"),
         (REAL.replace("RealESRGANDataset", "PairedImageDataset"), "l1_gt_usm", "no sharpened target"),
+        (DLAS.replace("weight_decay: 0,", "weight_decay: 0.01,"), "steps.G.optimizer_params.weight_decay",
+         "not of biases and norms there"),
+        (DLAS.replace("criterion: l1, real: hq, fake: sr}", "criterion: l2, real: hq, fake: sr}"),
+         "steps.G.losses.feature.criterion", "L1 of VGG19's features"),
+        (DLAS.replace("which_model_F: vgg", "which_model_F: resnet"), "steps.G.losses.feature.which_model_F",
+         "L1 of VGG19's features"),
     ],
 )  # fmt: skip
-def test_a_value_of_basicsr_without_counterpart_is_listed(text, key, why, tmp_path):
+def test_a_value_without_counterpart_is_listed(text, key, why, tmp_path):
     (tmp_path / "mine.yml").write_text(text)
     translation = translated(str(tmp_path / "mine.yml"), None, tmp_path / "recipe.yaml")
     assert why in {one: reason for reason, keys in translation.listed().items() for one in keys}[key]
+
+
+RESTARTS = "default_lr_scheme: CosineAnnealingLR_Restart, T_period: [10, 20, 30, 40], restart_weights: [0.5, 0.4, 0.3]"
+
+
+def test_weights_of_dl_art_school_belong_to_restarts(tmp_path):
+    """Its first period has none."""
+    (tmp_path / "div2k.yml").write_text(DIV2K.replace("default_lr_scheme: MultiStepLR", RESTARTS))
+    recipe = translated(str(tmp_path / "div2k.yml"), None, tmp_path / "recipe.yaml").recipe
+    assert recipe["steps"]["generator"]["lr_schedule"]["then"]["weights"] == [1.0, 0.5, 0.4, 0.3]
 
 
 @pytest.mark.parametrize("kind", [kind for kind, (name, _, _) in NETWORKS.items() if name != OWN])
