@@ -174,7 +174,7 @@ class Translation:
     def linear(self, constant: int, falling: int, batch_size: int, to: float = 0.0) -> dict[str, Any]:
         """Return the schedule of a rate that is constant for some epochs, then falls; at its end the training ends."""
         start, end = self.epochs(constant - 1, batch_size), self.epochs(constant + falling, batch_size)
-        first = 1.0 - (1.0 - to) * max(0, -start) / (end - start)  # without constant epochs, it has fallen once
+        first = 1.0 - (1.0 - to) * max(0, -start) / max(1, end - start)  # without constant epochs, it begins lower
         return {"type": "Linear", "start": max(0, start), "end": end, "from": first, "to": to}
 
     def below(self, folder: object, name: str) -> str:
