@@ -12,9 +12,11 @@ from pathlib import Path
 import pytest
 from loading import modules_loaded_by
 
+from figura.base.exit_status import run
 from figura.base.yaml12 import read_yaml
 from figura.pipeline.dag import Instance, instances
 from figura.pipeline.manifests import code_of_instance, order_of, settings_of
+from stages.code import main as write_manifests
 
 ROOT = Path(__file__).parents[2]
 INSTANCES = list(instances(read_yaml(ROOT / "dvc.yaml")))
@@ -287,3 +289,24 @@ def test_a_manifest_that_a_running_stage_reads_stays(project: Path) -> None:
     assert (project / "code/train-a.json").read_text() == text
     (project / ".dvc/tmp/rwlock").unlink()
     assert refreshed(project) == "code/train-a.json\n"
+
+
+@pytest.mark.parametrize(
+    ("pipeline", "experiment", "warned"),
+    [("{params: data/params.yaml}", "kl-2", True), ("{params: params.yaml}", "kl-2", False), ("{}", None, False)],
+)
+def test_a_setting_of_an_experiment_that_no_stage_reads_is_told(
+    pipeline: str,
+    experiment: str | None,
+    warned: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("dvc.yaml").write_text(f"vars: [{pipeline}]\nstages: {{}}\n")
+    Path("params.yaml").write_text("train: {steps: 3}\n")  # as `dvc exp run -S +train.steps=3` makes it
+    if experiment:
+        monkeypatch.setenv("DVC_EXP_NAME", experiment)
+    assert run(write_manifests, []) == 0
+    assert ("warning: params.yaml: no stage reads it" in capsys.readouterr().err) is warned
