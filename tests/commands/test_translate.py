@@ -293,7 +293,8 @@ CASES = {
     "openpifpaf, four pictures": Case(
         "time CUDA_VISIBLE_DEVICES=1 python3 -m openpifpaf.train --lr=0.01 --momentum=0.9 --b-scale=5.0 --epochs=1000 "
         "--lr-warm-up-epochs=100 --batch-size=4 --train-batches=1 --val-batches=1 --val-interval=100 "
-        "--weight-decay=1e-5 --dataset=cocokp --cocokp-upsample=2 --cocokp-no-augmentation --basenet=shufflenetv2k16",
+        "--weight-decay=1e-5 --dataset=cocokp --cocokp-upsample=2 --cocokp-no-augmentation --basenet=shufflenetv2k16 "
+        "2>&1 | tee log",
         None,
         {
             "train.steps": 1000, "data.train.scenes.augmentation": None, "train.evaluate_every": 100,

@@ -77,10 +77,11 @@ def command_of(source: str, systems: Mapping[str, System]) -> tuple[str, Command
     for place, word in enumerate(words):
         for kind, system in systems.items():  # several have a train.py; what follows tells
             if re.fullmatch(system.program, word):
-                if any(re.fullmatch(r".*;|&&?|\|\|?", one) for one in words[place:-1]):  # `&` at the end
+                own = words[place : words.index("|", place)] if "|" in words[place:] else words[place:]  # `| tee log`
+                if any(re.fullmatch(r".*;|&&?|\|\|", one) for one in own[:-1]):  # `&` at the end
                     raise UserError(f"{shown(source)}: several commands; give one")
                 if not system.files or system.files & given:
-                    return kind, Command(words[:place], word, words[place + 1 :])
+                    return kind, Command(words[:place], word, [one for one in own[1:] if one != "2>&1"])
                 lacking |= system.files
     if lacking:
         raise UserError(f"{shown(source)}: names no configuration; expected {' or '.join(sorted(lacking))}")
