@@ -8,7 +8,7 @@ import operator
 import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -264,7 +264,8 @@ def _check_source(source: Path, target: Path) -> None:
 
 
 def _count(name: str, value: int, least: int = 1) -> int:
-    """Return a whole number, also of NumPy; raises UserError if it is less than `least`."""
-    if operator.index(value) < least:
-        raise UserError(f"{name}: found {value!r}; a whole number from {least} is needed")
-    return operator.index(value)
+    """Return a whole number, also of NumPy; raises UserError if it is none, or less than `least`."""
+    with suppress(TypeError):
+        if (whole := operator.index(value)) >= least:
+            return whole
+    raise UserError(f"{name}: found {value!r}; a whole number from {least} is needed")

@@ -359,7 +359,8 @@ def test_settings_and_what_is_wrong_with_them(toys):
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "least"), [("every", 0, 1), ("batch_size", np.int64(0), 1), ("workers", -1, 0)]
+    ("name", "value", "least"),
+    [("every", 0, 1), ("batch_size", np.int64(0), 1), ("batch_size", 1.5, 1), ("workers", -1, 0)],
 )
 def test_numbers_out_of_range(name, value, least, predictor):
     message = f"^{name}: found {re.escape(repr(value))}; a whole number from {least} is needed$"
