@@ -287,7 +287,6 @@ class _File:
         self.splits: dict[int, str] = {}
         self.ignored: dict[int, list[list[float]]] = {}
         self.seen: set[int] = set()
-        self.annotated: set[int] = set()
         self.next = scan.largest_annotation + 1
         self.split = raw.splits[0]
 
@@ -405,8 +404,9 @@ class _File:
                 self._add_region(image, {"segmentation": [polygon]})
 
     def bare(self) -> int:
-        """Return the number of usable images without any annotation that can be used."""
-        return sum(size is not None and image not in self.annotated for image, size in self.sizes.items())
+        """Return the number of usable images without any annotation."""
+        annotated = {self.images.ids.get(key, key) for key in self.images.scan.annotated}
+        return sum(size is not None and image not in annotated for image, size in self.sizes.items())
 
     def _image_of(self, record: Mapping[str, Any]) -> Any:
         key = record_key(record.get("image_id"))
@@ -453,7 +453,6 @@ class _File:
 
     def _accept(self, record: dict[str, Any], name: str, is_person: bool, repairs: Sequence[Repair]) -> None:
         self.seen.add(record["id"])
-        self.annotated.add(record["image_id"])
         for repair in repairs:
             self._repair(f"annotation {record['id']}", *repair)
         self._spool("annotations", record)

@@ -1,12 +1,16 @@
 """Pictures by the names that annotation files give them."""
 
+import re
 import unicodedata
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import PurePosixPath
 from urllib.parse import unquote
 
+from figura.base.pictures import SUFFIXES
 from figura.formats.records import UnusableError
+
+_IN_FRONT = re.compile(r"(^|/)[0-9a-f]{8}-(?=[^/]+$)")
 
 
 class PictureNames:
@@ -52,12 +56,21 @@ class PictureNames:
         return found[0]
 
     def nearest(self, name: str) -> str | None:
-        """Return the one file of this name, whatever its folders: the one with most of them; None if several have."""
-        parts = path_parts(name)
-        same = [pair for pair in self._by_stem.get(_stem(parts[-1]), ()) if pair[0][-1] == parts[-1]] if parts else []
-        common = [equal_end(have, parts) for have, _ in same]
-        found = [file for (_, file), count in zip(same, common, strict=True) if count == max(common)]
-        return found[0] if len(found) == 1 else None
+        """Return the one file of this name, whatever its folders: the one with most of them; None if several have.
+
+        If there is none, it is the picture of this name with another suffix, without the query of a URL, or without the
+        eight digits that Label Studio puts in front.
+        """
+        for one in (name, name.partition("?")[0], _IN_FRONT.sub(r"\1", name)):
+            parts = path_parts(one)
+            of_stem = self._by_stem.get(_stem(parts[-1]), []) if parts else []
+            same = [pair for pair in of_stem if pair[0][-1] == parts[-1]]
+            same = same or [pair for pair in of_stem if PurePosixPath(pair[1]).suffix.lower() in SUFFIXES]
+            common = [equal_end(have[:-1], parts[:-1]) for have, _ in same]
+            found = [file for (_, file), count in zip(same, common, strict=True) if count == max(common)]
+            if found:
+                return found[0] if len(found) == 1 else None
+        return None
 
 
 def path_parts(name: str) -> tuple[str, ...]:

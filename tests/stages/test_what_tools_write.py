@@ -241,6 +241,13 @@ SAME = {
     "names upper": (images(lambda one: one.update(file_name=one["file_name"].upper())), {NAMES: COUNT}),
     "names %": (images(lambda one: one.update(file_name=one["file_name"].replace("0", "%30"))), {NAMES: COUNT}),
     "names blank": (images(lambda one: one.update(file_name=f"{one['file_name']} ")), {NAMES: COUNT}),
+    "names .png": (images(lambda one: one.update(file_name=one["file_name"].replace("jpg", "png"))), {NAMES: COUNT}),
+    "names ?": (
+        images(lambda one: one.update(file_name=f"s3://b/{one['file_name']}?X-Amz-Date=1")), {NAMES: COUNT}
+    ),
+    "names of Label Studio": (
+        images(lambda one: one.update(file_name=f"a/1a2b3c4d-{one['file_name']}")), {NAMES: COUNT}
+    ),
     "names ../": (images(lambda one: one.update(file_name=f"../{one['file_name']}")), {NAMES: COUNT}),
     "skeleton from 0": (lambda raw: raw["categories"][0].update(skeleton=FROM_0), {}),
     "category as text": (lambda raw: raw["categories"][0].update(id="1"), {}),
