@@ -102,7 +102,8 @@ def test_words_that_lack_a_file(shelf, capsys):
 def test_what_ships_is_whole_and_small(name):
     folder = zoo.ZOO / name
     whole(folder)
-    assert sum(path.stat().st_size for path in folder.glob("*.safetensors")) <= 2.5 * 2**20
+    most = 6.5e6 if name == "photos_pose" else 2.5 * 2**20  # two more stages: 0.64 instead of 0.50 of the joints
+    assert sum(path.stat().st_size for path in folder.glob("*.safetensors")) <= most
     card = (folder / "README.md").read_text()
     for part in ("Data:", "Licence:", "Figures:", "Bad at:", "Commit:"):
         assert f"\n{part} " in card, part
