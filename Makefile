@@ -1,7 +1,7 @@
 # One front door; each target makes the environment that it needs first. The slowest tests are listed at the end of each
 # run. `make help` lists the targets: lines that begin with `#:`.
 #: run          enlarges a photo by a network that ships, then trains everything that is not up to date
-#: test         lint, types, and tests of all behaviour; 6 to 12 minutes on two cores
+#: test         lint, types, and the quick tests; from 4 minutes on two cores
 #: test-slow    tests that start the real DVC, Slurm, an entry point, stores and hosted workflows, and the longest
 #: test-all     both, as .ci/run does; 27 to 52 minutes in CI
 #: lint         lint, format and types alone

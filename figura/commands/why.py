@@ -38,7 +38,7 @@ def main(arguments: list[str]) -> None:
     check_repository()
     recipes = {entry["params"] for entry in entries("recipes").values()}
     for path in dict.fromkeys(path for one in chosen for path in one.recipes if str(path) in recipes):
-        check_schema(read_yaml(path), path)  # of a misspelt section, DVC says that it is missing
+        check_schema(read_yaml(path), path)  # else a misspelt section is called missing
     refresh()
     stale, lock = status([one.name for one in chosen] if asked else []), read_lock()
     reported = [one for one in chosen if one.name in stale and one.manifest is not None]
