@@ -29,6 +29,8 @@ def output(*arguments: str) -> str:
 
 def check_repository() -> None:
     """Raise UserError if there is no repository of DVC here, since some of its commands would make an empty one."""
+    import dvc  # noqa: F401  # as in `output`
+
     if not any((folder / ".dvc").is_dir() for folder in (Path.cwd(), *Path.cwd().parents)):
         raise UserError("no repository of DVC here: `git restore .dvc`, or `dvc init` for a new one")
 
