@@ -228,10 +228,10 @@ def _row(words: list[str], names: dict[int, str], shape: tuple[int, int]) -> dic
         raise UnusableError("class is not one of data.yaml", words[0][:20])
     record: dict[str, Any] = {"category_id": int(numbers[0]) + 1}
     rest = numbers[1:]
-    triangle = not joints and len(rest) == 6
-    if triangle and rest[5] == 1:
+    track = rest[5] if not joints and len(rest) == 6 and rest[5].is_integer() else 0  # 1 may be an edge
+    if track == 1:
         raise UnusableError("a triangle, or a box with its confidence and the number of a track", " ".join(words)[:80])
-    if not joints and len(rest) >= 6 and len(rest) % 2 == 0 and not (triangle and rest[5].is_integer() and rest[5]):
+    if not joints and len(rest) >= 6 and len(rest) % 2 == 0 and not track:
         xs, ys = rest[::2], rest[1::2]
         box = [min(xs), min(ys), max(xs) - min(xs), max(ys) - min(ys)]
         record |= {"bbox": box, "segmentation": [rest]}
