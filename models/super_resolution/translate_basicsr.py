@@ -169,12 +169,15 @@ def _round(t: Translation, end: str, of: str) -> dict[str, Any]:
     data, always = "datasets.train.", float("model_type" in t.given)
     shapes, skewed = _shares(t, end)
     blur = "second_blur_prob" if end and "second_blur_prob" in t.given else f"blur_prob{end}"
+    either, sinc = float(t.get(blur, always)), float(t.get(f"{data}sinc_prob{end}", 0.0))
+    low_pass = either * sinc  # there the first draw is whether to filter, here it is whether by the sinc filter
     found: dict[str, Any] = {
-        "blur": {"chance": t.get(blur, always), "sigma": t.numbers(f"{data}blur_sigma{end}", [0.2, 1 if end else 2]),
+        "blur": {"chance": round((either - low_pass) / (1 - low_pass or 1), 6),
+                 "sigma": t.numbers(f"{data}blur_sigma{end}", [0.2, 1 if end else 2]),
                  "anisotropic": skewed, "shapes": shapes,
                  "generalised": t.numbers(f"{data}betag_range{end}", [0.5, 4.0]),
                  "plateau": t.numbers(f"{data}betap_range{end}", [1.0, 2.0])},
-        "sinc": {"chance": t.get(f"{data}sinc_prob{end}", 0.0), "cutoff": [0.2, 1.0]},
+        "sinc": {"chance": round(low_pass, 6), "cutoff": [0.2, 1.0]},
     }  # fmt: skip
     up, down, keep = t.numbers(f"resize_prob{end}", [0.3, 0.4, 0.3] if end else [0.2, 0.7, 0.1])
     found["resize"] = {
