@@ -169,6 +169,8 @@ def _augment(t: Translation, dataset: str, boxes: bool) -> None:
         t.drop(f"{here}.geometry.horizontal_flip")
     if dataset == "apollo":
         t.set(f"{here}.geometry.ignore_small", 32.0)
+    if dataset == "crowdpose":
+        t.remarks.append("crowdpose: there, joints move at random by up to 0.5 pixels and boxes by 0.25, not here")
     if turns:
         t.set(f"{here}.geometry.orientation_invariant", {"chance": turns}, f"{prefix}orientation-invariant")
     if blur:

@@ -908,6 +908,13 @@ def test_a_training_of_openpifpaf_is_theirs(options, wanted, tmp_path):
     assert {key: found.get(key) for key in wanted} == wanted
 
 
+@pytest.mark.parametrize(("dataset", "told"), [("crowdpose", True), ("cocokp", False)])
+def test_the_jitter_of_crowdpose_is_told(dataset, told, tmp_path):
+    command = f"openpifpaf.train --basenet=resnet50 --dataset={dataset}"
+    remarks = translated(command, 4, tmp_path / "recipe.yaml").remarks
+    assert any("joints move at random by up to 0.5 pixels" in one for one in remarks) == told
+
+
 @pytest.mark.parametrize(
     ("options", "file", "remarks"),
     [
