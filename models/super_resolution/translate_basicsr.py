@@ -11,7 +11,10 @@ SYSTEM = System(
     several=frozenset({"--force_yml"}), assigns=frozenset({"--force_yml"}),
     row=lambda key: re.sub(r"\.\d+\.|\.(val|test)_\d+\.", lambda found: f".{found[1] or '*'}.", key),
 )  # fmt: skip
-MODELS = ("SRModel", "SRGANModel", "ESRGANModel", "RealESRNetModel", "RealESRGANModel", "SwinIRModel", "")
+MODELS = {one: one for one in ("", "SRModel", "SRGANModel", "ESRGANModel", "RealESRNetModel", "RealESRGANModel")} | {
+    "SwinIRModel": "SRModel", "HATModel": "SRModel",  # but for whole windows in validation; the next two as well
+    "RealHATMSEModel": "RealESRNetModel", "RealHATGANModel": "RealESRGANModel",
+}  # fmt: skip
 RRDB = {"num_in_ch": "in_channels", "num_out_ch": "out_channels", "num_feat": "features", "num_block": "blocks",
         "num_grow_ch": "growth", "in_nc": "in_channels", "out_nc": "out_channels", "num_filters": "features",
         "num_blocks": "blocks"}  # fmt: skip
@@ -56,7 +59,7 @@ def translate(t: Translation) -> None:
     """Write a recipe from published/esrgan_x4_psnr.yaml or published/esrgan_x4_gan.yaml."""
     judged = "network_d.type" in t.given
     t.start(f"published/esrgan_x4_{'gan' if judged else 'psnr'}.yaml")
-    model = t.pick("model_type", "", {name: name for name in MODELS})
+    model = t.pick("model_type", "", MODELS)
     t.table()
     average = t.get("train.ema_decay", 0.0)
     t.set("train.ema", {"decay": average} if average else None, "train.ema_decay")
@@ -262,7 +265,7 @@ def _judge(t: Translation, model: str) -> None:
 
 
 def _target(t: Translation, key: str) -> str:
-    key = "gt_usm" if t.given.get("model_type") == "RealESRNetModel" else key
+    key = "gt_usm" if MODELS.get(t.given.get("model_type", "")) == "RealESRNetModel" else key
     sharp = t.get(key, False)
     if sharp and "sharpening" not in t.at("data.common"):
         t.leave(key, "pairs (super_resolution.PairedPatches) have no sharpened target")

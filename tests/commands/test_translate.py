@@ -580,6 +580,10 @@ EQUAL = dict.fromkeys(("nearest", "lanczos", "bilinear", "bicubic"), 1.0)
         (SINC, "data.common.degradation.rounds.1.blur.chance", round(0.72 / 0.92, 6)),
         (REAL, "data.common.degradation.kernels", dict.fromkeys(("area", "bilinear", "bicubic"), 1.0)),
         (REAL.replace("RealESRGANModel", "RealESRNetModel\ngt_usm: true"), "losses.G_l1.inputs.target", "sharp"),
+        (REAL.replace("RealESRGANModel", "RealHATMSEModel\ngt_usm: true"), "losses.G_l1.inputs.target", "sharp"),
+        (REAL.replace("RealESRGANModel", "RealHATGANModel"), "steps.G.injectors.judge.outputs",
+         {"logits": "judged_fake"}),
+        (RCAN.replace("SRModel", "HATModel\ntile: {tile_size: 256, tile_pad: 32}"), "data.common.scale", 2),
     ],
 )  # fmt: skip
 def test_what_a_file_of_basicsr_leaves_open_is_as_there(text, here, value, tmp_path):
