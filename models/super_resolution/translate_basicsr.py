@@ -97,7 +97,8 @@ def _weights(t: Translation) -> None:
 def _data(t: Translation) -> None:
     train = "datasets.train."
     kind = t.get(f"{train}type", "PairedImageDataset")
-    degraded = t.choice(f"{train}type", kind.lower(), {"pairedimagedataset": False, "realesrgandataset": True})
+    small_ones = {"pairedimagedataset": "read", "realesrgandataset": "degraded", "imagenetpaireddataset": "resampled"}
+    made = t.choice(f"{train}type", kind.lower(), small_ones)
     small = t.get(f"{train}lq_size")
     size = t.get(f"{train}gt_size") or (small * t.at("data.common")["scale"] if small else t.get("gt_size", 128))
     t.set("data.common.size", size, f"{train}gt_size", f"{train}lq_size", "gt_size")
@@ -113,10 +114,12 @@ def _data(t: Translation) -> None:
             if isinstance(folder, list):
                 t.leave(key, "the first of these folders; put them all below one")
                 folder = folder[0] if folder else None
-            if not (degraded and suffix):
+            if made == "read" or not suffix:
                 images[f"{split}{suffix}"] = t.below(folder or f"{split}{suffix}", f"{split}{suffix}")
-    if degraded:
+    if made == "degraded":
         _degrade(t)
+    elif made == "resampled":
+        t.leave(f"{train}type", "pictures smaller than a patch are enlarged there, and left out here")
     else:
         t.set("data.common.type", "super_resolution.PairedPatches", f"{train}type")
         t.set("data.train.scenes.small", "train_small", f"{train}dataroot_lq")

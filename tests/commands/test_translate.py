@@ -583,6 +583,7 @@ EQUAL = dict.fromkeys(("nearest", "lanczos", "bilinear", "bicubic"), 1.0)
         (REAL.replace("RealESRGANModel", "RealHATMSEModel\ngt_usm: true"), "losses.G_l1.inputs.target", "sharp"),
         (REAL.replace("RealESRGANModel", "RealHATGANModel"), "steps.G.injectors.judge.outputs",
          {"logits": "judged_fake"}),
+        (ESRGAN.replace("PairedImageDataset", "ImageNetPairedDataset"), "data.common.type", "super_resolution.Patches"),
         (RCAN.replace("SRModel", "HATModel\ntile: {tile_size: 256, tile_pad: 32}"), "data.common.scale", 2),
     ],
 )  # fmt: skip
@@ -602,6 +603,7 @@ def test_what_a_file_of_basicsr_leaves_open_is_as_there(text, here, value, tmp_p
         (REAL.replace("skip_connection: True", "skip_connection: False"), "network_d.skip_connection", "always has"),
         (REDUX.replace("type: charbonnierloss, loss_weight: 1.0", "type: l1loss, loss_weight: -0.5"),
          "train.losses.0.loss_weight", "towards the enlarged input"),
+        (REAL.replace("RealESRGANDataset", "ImageNetPairedDataset"), "datasets.train.type", "left out here"),
         (REAL.replace("num_gpu: 2", "num_gpu: auto"), "num_gpu", "batch_size_per_gpu times their number"),
         (REAL.replace("RealESRGANDataset", "PairedImageDataset"), "l1_gt_usm", "no sharpened target"),
         (DLAS.replace("weight_decay: 0,", "weight_decay: 0.01,"), "steps.G.optimizer_params.weight_decay",
