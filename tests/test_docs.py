@@ -393,6 +393,7 @@ def test_lines_are_no_longer_than_120_columns():
     assert not long, "\n".join(long)
 
 
+@pytest.mark.usefixtures("pages_of_the_metrics")
 def test_results_are_those_of_the_metrics():
     """A number in the README lies in the interval of the committed metric, and says which one it is."""
     rows = re.findall(

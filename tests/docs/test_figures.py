@@ -14,6 +14,7 @@ MEASURED = re.compile(r"(?<![\w.])(?:\d*\.\d{2,}|\d{2,}\.\d)")  # settings have 
 SOURCE = re.compile(r"<!-- figures: [^>]+ -->")
 
 
+@pytest.mark.usefixtures("pages_of_the_metrics")
 @pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))
 def test_figures_of_a_page_are_those_of_the_metrics(page):
     text = page.read_text(encoding="utf-8")
