@@ -66,7 +66,7 @@ def _changed(*paths: str) -> bool:
     return subprocess.run(command, cwd=Path(__file__).parent.parent, check=False).returncode == 1
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def pages_of_the_metrics() -> None:
     """Skip where `dvc repro` wrote figures that the pages do not have yet: another processor gives slightly others."""
     if _changed("metrics") and not _changed("README.md", "docs"):
