@@ -10,12 +10,14 @@ import pytest
 import torch
 import toy
 import toy_photos
+from PIL import Image
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from figura.base.checksums import write_sums
 from figura.base.errors import UserError
 from figura.base.exit_status import run
-from figura.base.yaml12 import parse_yaml, to_yaml
+from figura.base.yaml12 import parse_yaml, read_yaml, to_yaml
 from figura.commands.export.__main__ import main
 from figura.commands.export.calls import Call, Exportable, example_of, wide
 from figura.commands.export.comparison import differences
@@ -205,6 +207,34 @@ def test_what_has_no_file_is_told_in_a_line(network, said, tmp_path, capsys):
     assert f"painter.onnx: not written: {said}" in told
     assert len(told.splitlines()) == 1
     assert not list((tmp_path / "run/export").iterdir())
+
+
+@pytest.mark.slow
+def test_pictures_in_place_of_the_data(tmp_path, monkeypatch, capsys):
+    """Of a model folder with its recipe: no data is needed, and only the mode of `predict` is exported."""
+    plain = toy.recipe()["evaluate"]["modes"]["plain"]
+    toy_photos.write_run(tmp_path, {"evaluate.modes": {"further": plain, "plain": plain}})
+    shipped = (tmp_path / "run/model").rename(tmp_path / "shipped")
+    own = read_yaml(shipped / "recipe.yaml") | read_yaml(tmp_path / "recipe.yaml")
+    (shipped / "recipe.yaml").write_text(to_yaml(own))
+    write_sums(shipped)
+    for name, width in (("a", 6), ("b", 8), ("c", 6)):  # b's shape is not that of the others
+        Image.new("RGB", (width, 4), (255, 0, 0)).save(tmp_path / f"{name}.png")
+
+    def missing(*_):
+        raise UserError("no such folder")
+
+    monkeypatch.setattr("figura.commands.export.calls.build_datasets", missing)
+    monkeypatch.chdir(tmp_path)
+    assert export("shipped") == 1
+    assert capsys.readouterr().err.endswith(
+        "no such folder; or check the files on pictures of yours: --pictures my.jpg\n"
+    )
+    assert export("shipped", "--pictures", "a.png", "b.png", "c.png") == 0
+    assert [path.name for path in (tmp_path / "exported/shipped").iterdir()] == ["painter.onnx"]
+    known = session(tmp_path / "exported/shipped/painter.onnx").get_modelmeta().custom_metadata_map
+    assert known["mode"] == "plain"
+    assert json.loads(known["inputs"])["x"]["seen"] == [1, 1]  # red
 
 
 @pytest.mark.slow

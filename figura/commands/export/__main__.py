@@ -1,13 +1,15 @@
 """Export trained networks: `figura export RUN --format onnx` makes files that run without this code.
 
-RUN is the folder of a run, such as runs/pose, or its model. A file holds one network as a mode of the recipe's
-`evaluate` calls it, with the arguments of that call: FOLDER/<network>.onnx, and FOLDER/<network>.<mode>.onnx where
-another mode calls it otherwise. Inputs have the names of the network's parameters, outputs those of its results. Noise
-that the network draws is an input, too. Networks that no mode calls, such as discriminators, are not exported.
+RUN is the folder of a run, such as runs/pose, its model, or a model that ships (`figura predict --help` names them). A
+file holds one network as a mode of the recipe's `evaluate` calls it, with the arguments of that call:
+FOLDER/<network>.onnx, and FOLDER/<network>.<mode>.onnx where another mode calls it otherwise. Inputs have the names of
+the network's parameters, outputs those of its results. Noise that the network draws is an input, too. Networks that no
+mode calls, such as discriminators, are not exported.
 
 Each file is run beside PyTorch on examples of `evaluate.data`: one, several, and one of another size where the network
-takes any. A table says how far the results differ, and how long both take. A file whose results differ by more than
-the tolerance is not written, and the exit status is 1; also where a network that a mode calls has no file.
+takes any. Without that data, `--pictures my.jpg` gives examples of `predict`, whose mode alone is exported then. A
+table says how far the results differ, and how long both take. A file whose results differ by more than the tolerance is
+not written, and the exit status is 1; also where a network that a mode calls has no file.
 
 `--format model` makes a folder for `figura predict FOLDER my.jpg` on any machine: recipe, weights in half precision,
 checksums. A format may also be one for which a system has a module `models/SYSTEM/export_FORMAT.py` (spandrel): FOLDER
@@ -21,19 +23,19 @@ import argparse
 import sys
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from figura.base.errors import UserError, printable
 from figura.base.exit_status import run
 from figura.base.tables import aligned
-from figura.base.yaml12 import read_yaml
 from figura.commands import parser_of
 from figura.commands.export import PACKAGES
-from figura.evaluation.model_folder import model_folder, refuse_other_networks, trained_facts
-from figura.pipeline.dag import PIPELINE, entries
+from figura.evaluation.model_folder import model_folder, trained_facts
+from figura.pipeline.dag import PIPELINE
+from figura.prediction.origin import Origin, find_origin
+from figura.prediction.zoo import model_path
 from figura.recipe.load import check_recipe
-from figura.recipe.schema_check import check_schema
-from figura.recipe.trusted import HELP, OPTION, refuse_untrusted, refuse_untrusted_model
+from figura.recipe.trusted import HELP, OPTION
 from figura.systems import modules_with
 
 if TYPE_CHECKING:
@@ -46,11 +48,20 @@ MODEL = "model"
 def main(arguments: list[str]) -> None:
     """Export the networks of a run."""
     assert __doc__
-    of_systems = modules_with("export_", "exported")
     parser = parser_of("export", __doc__)
-    parser.add_argument("run", type=Path, metavar="RUN", help="folder of the run, such as runs/pose, or a model")
-    parser.add_argument("--format", choices=[*PACKAGES, MODEL, *of_systems], default="onnx", help="default: onnx")
-    parser.add_argument("--output", type=Path, metavar="FOLDER", help="default: the folder `export` of the run")
+    parser.add_argument("run", type=Path, metavar="RUN", help="folder of the run, such as runs/pose, or a model's name")
+    parser.add_argument(
+        "--format",
+        choices=[*PACKAGES, MODEL, *modules_with("export_", "exported")],
+        default="onnx",
+        help="default: onnx",
+    )
+    parser.add_argument(
+        "--output", type=Path, metavar="FOLDER", help="default: the folder `export` of the run, else exported/<model>"
+    )
+    parser.add_argument(
+        "--pictures", type=Path, nargs="+", metavar="FILE", default=[], help="examples in place of evaluate.data"
+    )
     parser.add_argument("--recipe", type=Path, metavar="FILE", help=f"params file; default: that of RUN in {PIPELINE}")
     parser.add_argument(
         "--tolerance", type=_share, default=TOLERANCE, metavar="T",
@@ -60,24 +71,29 @@ def main(arguments: list[str]) -> None:
     args = parser.parse_args(arguments)
     if args.format in PACKAGES:
         _need_packages(args.format)
-    model = model_folder(args.run)
-    file, output = args.recipe or _recipe_file(args.run, model), args.output or _folder(model)
-    content = _content(file, model, args.trusted_types_only)
+    model = model_folder(model_path(args.run))
+    origin, output = find_origin(model, args.recipe, args.trusted_types_only), args.output or _folder(model)
+    with origin.types():
+        _export(args, model, origin, output)
 
-    from figura.commands.export.files import export
 
-    recipe = check_recipe(content, file, ["evaluate", "predict"], trained_facts(model))
+def _export(args: argparse.Namespace, model: Path, origin: Origin, output: Path) -> None:
+    content = origin.checked_content(model, [])
+    recipe = check_recipe(content, origin.recipe, ["evaluate", "predict"], trained_facts(model))
     if args.format == MODEL:
         from figura.commands.export.weights import export_model
 
         print(*map(printable, export_model(model, recipe, output)), sep="\n")
         return
-    if args.format in of_systems:
+    if args.format not in PACKAGES:
         from figura.commands.export.weights import export_weights
 
-        print(*map(printable, export_weights(model, recipe, output, of_systems[args.format])), sep="\n")
+        exporter = modules_with("export_", "exported")[args.format]
+        print(*map(printable, export_weights(model, recipe, output, exporter)), sep="\n")
         return
-    show(export(model, recipe, output, args.format, args.tolerance))
+    from figura.commands.export.files import export
+
+    show(export(model, recipe, output, args.format, args.tolerance, args.pictures))
 
 
 def show(done: "Exported") -> None:
@@ -115,17 +131,6 @@ def show(done: "Exported") -> None:
         raise UserError("\n".join(faults))
 
 
-def _content(file: Path, model: Path, trusted_only: bool) -> dict[str, Any]:
-    """Return the content of the params file; raise UserError if it cannot be that of the model."""
-    content = read_yaml(file)
-    if trusted_only:
-        refuse_untrusted(content, file)
-        refuse_untrusted_model(model)
-    refuse_other_networks(file, content, model)
-    check_schema(content, file)
-    return content
-
-
 def _share(text: str) -> float:
     try:
         value = float(text)
@@ -144,23 +149,8 @@ def _need_packages(form: str) -> None:
         )
 
 
-def _recipe_file(run_folder: Path, model: Path) -> Path:
-    """Return the params file of a run by its name in the pipeline."""
-    name = (run_folder if model != run_folder else model.parent).absolute().name
-    recipes = entries("recipes") if PIPELINE.is_file() else {}
-    if name not in recipes:
-        known = f"it has {', '.join(recipes)}" if recipes else "there is none here"
-        raise UserError(
-            f"{run_folder}: no recipe of {PIPELINE} is called {name!r} ({known}); name its params file: --recipe "
-            "params.yaml"
-        )
-    return Path(recipes[name]["params"])
-
-
 def _folder(model: Path) -> Path:
-    if model.name != "model":
-        raise UserError(f"{model}: is no model of a run; name the folder to write: --output exported")
-    return model.parent / "export"
+    return model.parent / "export" if model.name == "model" else Path("exported", model.name)
 
 
 if __name__ == "__main__":

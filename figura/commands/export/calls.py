@@ -7,6 +7,7 @@ from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from itertools import count as counted
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -20,7 +21,10 @@ from figura.engine.build import build_datasets
 from figura.engine.data import Mixture, ValidationBatches, load_batches
 from figura.engine.inference import named_injectors
 from figura.interfaces import Networks, State
-from figura.recipe.schema import Recipe
+from figura.prediction.inputs import Photo, PhotoExamples
+from figura.prediction.streaming import batch_by_shape, collated_with_photos
+from figura.recipe.schema import Predict, Recipe
+from figura.recipe.types import PHOTOS, build
 
 SEVERAL = 4
 """Examples in a batch."""
@@ -65,16 +69,25 @@ class Calls:
     called: set[str] = field(default_factory=set)
 
 
-def calls_of(recipe: Recipe, networks: Mapping[str, nn.Module]) -> Calls:
+def calls_of(recipe: Recipe, networks: Mapping[str, nn.Module], pictures: Sequence[Path] = ()) -> Calls:
     """Run the modes of `evaluate` on one batch; return how they call networks. The mode of `predict` comes first.
 
+    The batch is of `pictures`, if any: it is made as `predict` makes it, for its mode alone.
+
     Raises:
-        UserError: the data cannot be read, or no mode calls a network.
+        UserError: the data or a picture cannot be read, or no mode calls a network.
     """
-    batch = _batch(recipe)
-    first = recipe.predict.mode if recipe.predict else None
+    predict = recipe.predict
+    first = predict.mode if predict else None
+    modes = sorted(recipe.evaluate.modes, key=lambda name: name != first)
+    if not pictures:
+        batch = _batch(recipe)
+    elif predict is None:
+        raise UserError(f"{recipe.path}: predict: missing, so pictures become no examples; leave out --pictures")
+    else:
+        batch, modes = _batch_of(pictures, recipe, predict), [predict.mode]
     calls, seen = Calls(), set[tuple[str, str]]()
-    for mode in sorted(recipe.evaluate.modes, key=lambda name: name != first):
+    for mode in modes:
         for call, fault in _of_mode(recipe, mode, networks, batch):
             if (call.key, fault) in seen:
                 continue
@@ -98,13 +111,26 @@ def _free(call: Call, taken: Mapping[str, Call]) -> str:
 
 def _batch(recipe: Recipe) -> dict[str, Any]:
     """Return the first full batch of `evaluate.data`, or the largest that there is."""
-    data = build_datasets(recipe, "evaluate")
+    try:
+        data = build_datasets(recipe, "evaluate")
+    except UserError as error:
+        raise UserError(f"{error}; or check the files on pictures of yours: --pictures my.jpg") from None
     sampler = ValidationBatches(data, SEVERAL)
     if not len(sampler):
         raise UserError(f"{recipe.path}: evaluate.data has no example; at least one is needed")
     sampler.batches = [max(sampler.batches, key=len)]
     batch: dict[str, Any] = next(iter(load_batches(Mixture(data, recipe.seed), sampler, workers=0)))
     return batch
+
+
+def _batch_of(pictures: Sequence[Path], recipe: Recipe, predict: Predict) -> dict[str, Any]:
+    """Return what `predict` makes of pictures, as a batch of at most `SEVERAL` examples that have one shape."""
+    photos: PhotoExamples = build(predict.data, PHOTOS, "predict.data", recipe.path)
+    files = (Photo(path, path.stem, number) for number, path in enumerate(pictures, 1))
+    batch = next(batch_by_shape((example for one in files for example in photos.examples(one)), SEVERAL), None)
+    if batch is None:
+        raise UserError(f"{', '.join(map(str, pictures))}: predict.data makes no example of it")
+    return collated_with_photos(batch)
 
 
 def _of_mode(

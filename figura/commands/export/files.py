@@ -1,5 +1,6 @@
 """Exports each call of a network to a file, and checks the file beside PyTorch."""
 
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -64,8 +65,12 @@ class Exported:
     missing: list[str]
 
 
-def export(model: Path, recipe: Recipe, output: Path, form: str, tolerance: float) -> Exported:
+def export(
+    model: Path, recipe: Recipe, output: Path, form: str, tolerance: float, pictures: Sequence[Path] = ()
+) -> Exported:
     """Write a file for each call of a network into `output`, unless its results differ by more than the tolerance.
+
+    Examples are of `pictures`, if any (`calls_of`).
 
     Raises:
         UserError: weights or data cannot be read, `output` cannot be written, or nothing can be exported.
@@ -73,7 +78,7 @@ def export(model: Path, recipe: Recipe, output: Path, form: str, tolerance: floa
     predict = recipe.predict
     trained, networks = load_trained(model, recipe)
     trained = trained.model_copy(update={"predict": predict})
-    calls = calls_of(trained, networks)
+    calls = calls_of(trained, networks, pictures)
     have = {call.name for call in calls.files.values()}
     unused = [name for name in networks if name not in calls.called]
     missing = [name for name in networks if name in calls.called - have]
