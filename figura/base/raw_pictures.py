@@ -42,6 +42,8 @@ CONSTANT = "pictures have one colour all over"
 
 _DIRECT = ("BMP", "JPEG", "MPO", "PNG", "WEBP")
 _WIDTH, _HEIGHT, _BITS, _ORIENTATION = 0x0100, 0x0101, 0x0102, 0x0112  # tags of TIFF and EXIF
+_PHOTOMETRIC, _PLANAR = 0x0106, 0x011C  # tags of TIFF
+_DEEP_PLANES = "more than 8 bits, one channel after another (PlanarConfiguration 2): convert it to 8 bits"
 _BACK = {6: 8, 8: 6}  # orientations whose turn another one takes back
 _PNG_TAGS = ("exif", "Raw profile type exif", "xmp")
 
@@ -148,7 +150,8 @@ def decode_raw(
     bits a channel, the upper byte counts; palettes, grey and CMYK become RGB; of several frames, the first counts.
 
     Raises:
-        UserError: more than `most` pixels, 32 bits a channel, or no picture that can be read to its end.
+        UserError: more than `most` pixels, 32 bits a channel, planes of more than 8 bits, or no picture that can be
+            read to its end.
     """
     with _opened(BytesIO(content), path, advice, most) as (image, facts):
         transparent = False
@@ -157,6 +160,8 @@ def decode_raw(
             pixels = decode_picture(content, path, flags, advice)
         elif facts.mode in ("F", "I"):
             raise _unreadable(path, f"numbers of {facts.bits} bits without a range: convert it to 8 bits", advice)
+        elif _in_deep_planes(image):
+            raise _unreadable(path, _DEEP_PLANES, advice)
         else:
             try:
                 pixels, transparent = _converted(image, content, facts.bits)
@@ -184,7 +189,12 @@ def _reading(pixels: Pixels, facts: Facts, transparent: bool, orientation: Orien
 
 
 def read_upright(image: Image.Image) -> Reading:
-    """Return a picture of Pillow as if read from a file by `decode_raw`; of 8 or 16 bits a channel."""
+    """Return a picture of Pillow as if read from a file by `decode_raw`; of 8 or 16 bits a channel.
+
+    Raises ValueError for planes of more than 8 bits.
+    """
+    if _in_deep_planes(image):
+        raise ValueError(_DEEP_PLANES)
     image.load()  # which turns TIFF
     turn, bits = _orientation(image), 16 if image.mode.startswith("I;16") else 8
     frames = 1 if image.format == "MPO" else getattr(image, "n_frames", 1)
@@ -248,6 +258,12 @@ def _orientation(image: Image.Image) -> int:
     return found if isinstance(found, int) and 1 <= found <= 8 else 1
 
 
+def _in_deep_planes(image: Image.Image) -> bool:
+    """Whether a TIFF has more than 8 bits, one channel after another, which Pillow and OpenCV misread."""
+    tags = image.tag_v2 if isinstance(image, TiffImageFile) else {}
+    return tags.get(_PLANAR) == 2 and max(tags.get(_BITS, (1,))) > 8
+
+
 def _turned(pixels: Pixels, orientation: int) -> Pixels:
     """Return the pixels as a picture with this orientation is shown (EXIF 2.3, table of Orientation)."""
     if orientation > 4:
@@ -264,6 +280,8 @@ def _converted(image: Image.Image, content: bytes, bits: int) -> tuple[Pixels, b
     key: int | tuple[int, ...] | bytes | None = image.info.get("transparency")
     if image.mode.startswith("I;16"):
         deep = np.asarray(image)
+        if isinstance(image, TiffImageFile) and image.tag_v2.get(_PHOTOMETRIC) == 0:
+            deep = ~deep  # 0 is white; Pillow knows that of 8 bits only
         alpha = np.where(deep == key, 0, 255) if isinstance(key, int) else np.full_like(deep, 255)
         grey = deep >> (bits - 8)
         pixels = np.dstack([grey, grey, grey, alpha]).astype(np.uint8)

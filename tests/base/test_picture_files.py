@@ -157,6 +157,8 @@ KINDS = {  # the content, what a person sees of its first row, what was done, by
     "16 bits of RGBA": (deep(6), UPPER, [DEPTH], 0),
     "16 bits of TIFF, grey": (cv2.imencode(".tif", DEEP)[1].tobytes(), UPPER, [DEPTH, PNG], 0),
     "16 bits of TIFF, RGB": (cv2.imencode(".tif", np.dstack([DEEP] * 3))[1].tobytes(), UPPER, [DEPTH, PNG], 0),
+    "16 bits of TIFF, 0 is white": (encoded(Image.fromarray(DEEP), "TIFF", tiffinfo={0x0106: 0}),
+        [255, 255, 254, 99, 0], [DEPTH, PNG], 0),
     "16 bits, transparent": (png(HALF, 16, 6), [0, 255, 127], [WHITE, DEPTH], 0),
     "16 bits, transparent grey": (png(KEYED, 16, 0, (b"tRNS", b"\1\1")), [1, 255, 2], [WHITE, DEPTH], 0),
     "16 bits, transparent colour": (png(np.dstack([KEYED] * 3).astype(">u2"), 16, 2, (b"tRNS", b"\1\1" * 3)),
@@ -236,22 +238,32 @@ def test_large_pictures_by_one_limit(tmp_path):
             decode_raw(content, HERE)
 
 
+PLANAR = struct.pack("<HHI", 284, 3, 1)  # an entry of a TIFF: its tag, its type, the count of its values
+IN_PLANES = cv2.imencode(".tif", np.dstack([DEEP] * 3))[1].tobytes().replace(PLANAR + b"\1", PLANAR + b"\2")
+
+
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
         (encoded(Image.new("F", (2, 2)), "TIFF"), "numbers of 32 bits without a range"),
         (encoded(Image.new("I", (2, 2)), "TIFF"), "numbers of 32 bits without a range"),
+        (IN_PLANES, "more than 8 bits, one channel after another .*: convert it to 8 bits"),
         (b"", "it is empty, damaged or of another kind"),
         (b"%!PS-Adobe-3.0 EPSF-3.0", "of another kind"),
         (encoded(Image.fromarray(ROW).convert("RGBA"))[:-30], "damaged PNG"),
         (encoded(Image.fromarray(ROW), "TIFF")[:-3], "damaged|of another kind"),
         (encoded(Image.fromarray(ROW), "JPEG")[:-3], "damaged"),
     ],
-    ids=["float", "32 bits", "empty", "PostScript", "cut PNG", "cut TIFF", "cut JPEG"],
+    ids=["float", "32 bits", "planes", "empty", "PostScript", "cut PNG", "cut TIFF", "cut JPEG"],
 )
 def test_what_cannot_be_read_is_one_line(content, reason):
     with pytest.raises(UserError, match=rf"^here\.png: no readable picture: .*({reason}).*; mend it$"):
         decode_raw(content, HERE, advice="mend it")
+
+
+def test_pictures_of_pillow_in_deep_planes_are_refused():
+    with pytest.raises(ValueError, match="more than 8 bits, one channel after another"):
+        read_upright(Image.open(io.BytesIO(IN_PLANES)))
 
 
 COLOURS = np.random.default_rng(0).integers(0, 256, (5, 7, 3), np.uint8)
