@@ -9,7 +9,7 @@ from pathlib import Path
 import cv2
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, ImageCms
 
 from figura.base import raw_pictures
 from figura.base.errors import UserError
@@ -194,6 +194,42 @@ def test_sixteen_bits_of_low_values_are_doubted(last, level):
                     cv2.imencode(".tif", np.array([[[0] * 3, [last] * 3]], np.uint16))[1].tobytes()):  # fmt: skip
         suspicions = {} if level is None else {raw_pictures.DARK: f": its maximum is {level} of 255"}
         assert decode_raw(content, HERE).suspicions == suspicions
+
+
+SRGB = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
+SRGB_RED, P3_RED = ((0.43604, 0.22249, 0.01392), (0.51512, 0.24120, -0.00105))  # X, Y, Z where white is D50
+
+
+def profile(name, red=SRGB_RED):
+    """Return sRGB's profile with another name, of 13 letters at most, and another red."""
+    content = SRGB.replace("sRGB built-in".encode("utf-16-be"), name.ljust(13).encode("utf-16-be"))
+    tag = content.index(b"rXYZ")
+    place = int.from_bytes(content[tag + 4 : tag + 8], "big") + 8
+    return content[:place] + struct.pack(">3i", *(round(65536 * one) for one in red)) + content[place + 12 :]
+
+
+@pytest.mark.parametrize("form", ["JPEG", "PNG", "WEBP", "TIFF", "AVIF"])
+@pytest.mark.parametrize(
+    ("embedded", "name"),
+    [
+        (profile("Display P3", P3_RED), "Display P3"),
+        (profile("Linear sRGB"), "Linear sRGB"),
+        (SRGB, ""),
+        (profile("c2"), ""),  # sRGB by its primaries
+        (profile("sRGB v4", P3_RED), ""),
+        (SRGB[:200], ""),
+        (profile("Grey", P3_RED).replace(b"RGB XYZ ", b"GRAYXYZ "), ""),
+    ],
+    ids=["P3", "linear", "sRGB", "primaries", "description", "cut", "grey"],
+)
+def test_other_colour_profiles_are_told_and_change_no_pixel(form, embedded, name):
+    image = Image.fromarray(np.repeat(ROW, 9, axis=1))
+    content = encoded(image, form, icc_profile=embedded)
+    reading = decode_raw(content, HERE)
+    assert reading.suspicions == reading.told == ({raw_pictures.PROFILE: f": {name}"} if name else {})
+    assert read_upright(Image.open(io.BytesIO(content))).told == reading.told
+    assert np.array_equal(reading.pixels, decode_raw(encoded(image, form), HERE).pixels)
+    assert reading.plain == (form not in ("TIFF", "AVIF"))
 
 
 @pytest.mark.parametrize("form", ["JPEG", "PNG", "WEBP", "BMP"])
