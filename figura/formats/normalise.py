@@ -152,6 +152,7 @@ class _Annotation:
         if "parts" in record:
             self.set_parts(record["parts"])
         record["bbox"] = [0, 0, *self.picture] if self.conventions.boxes == "picture" else self.box()
+        self.drop_mask_beside(record["bbox"])
         if record.get("keypoints") and self.names and max(record["bbox"][:2]) > 1:
             # A joint at 0, 0 though the box begins elsewhere: tools write 0, 0 for a missing joint
             self.unlabel_origin(least=1)
@@ -368,6 +369,16 @@ class _Annotation:
         self.note("turned boxes (attributes.rotation), replaced by upright ones around them", box, around)
         return around
 
+    def drop_mask_beside(self, box: list[float]) -> None:
+        """Drop a mask if neither the middle of its box is in this one, nor the other way round."""
+        if not (mask := self.record.get("segmentation")):
+            return
+        bounds = _bounds(mask, self.picture)
+        if bounds is None or not (_has_middle(box, bounds) or _has_middle(bounds, box)):
+            self.note("masks dropped: beside their box, as those of another picture or size", bounds or mask, "none")
+            self.record["segmentation"] = self.mask_area = None
+            self.record["bbox"] = self.reasonable(box)  # with a mask, a tight box stays
+
     def reasonable(self, box: list[float]) -> list[float]:
         """Return a box cut to the picture if it ends far outside, widened if it is that of the joints alone."""
         x, y, width, height = box
@@ -562,6 +573,11 @@ def _cut(box: Sequence[float], picture: Size) -> list[float]:
     x, y, width, height = box
     left, top = max(x, 0), max(y, 0)
     return [left, top, min(x + width, picture.width) - left, min(y + height, picture.height) - top]
+
+
+def _has_middle(box: Sequence[float], other: Sequence[float]) -> bool:
+    """Whether the middle of the other box is in a box."""
+    return all(0 <= other[axis] + other[axis + 2] / 2 - box[axis] <= box[axis + 2] for axis in (0, 1))
 
 
 def _bounds(mask: Any, picture: Size) -> list[float] | None:

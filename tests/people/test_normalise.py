@@ -331,6 +331,37 @@ def test_masks_that_are_dropped(mask, kind):
     assert kinds == [f"masks dropped: {kind}", f"masks of hat dropped: {kind}"]
 
 
+def square(x, y, side):
+    return [[x, y, x + side, y, x + side, y + side, x, y + side]]
+
+
+LOWER_RIGHT = np.logical_and.outer(np.arange(32) >= 20, np.arange(48) >= 30)
+
+
+@pytest.mark.parametrize(
+    ("mask", "kept"),
+    [
+        (square(12, 8, 9), True),
+        (square(0, 0, 30), True),
+        (square(18, 12, 8), True),  # its middle is the box's corner, 22, 16
+        (square(19, 12, 8), False),
+        (square(24, 12, 20), False),  # of a picture twice as large
+        (square(6, 3, 5), False),  # of one half as large
+        (square(50, 5, 9), False),  # right of the picture
+        (runs(~LOWER_RIGHT, True), True),
+        (runs(LOWER_RIGHT, True), False),
+        (runs(LOWER_RIGHT, False), False),
+    ],
+)
+def test_masks_beside_their_box_are_dropped(mask, kept):
+    box = [12, 6, 10, 10]  # its middle: 17, 11
+    fixed, kinds = read(None, bbox=box, segmentation=mask)
+    assert (fixed["bbox"], fixed["segmentation"]) == (box, mask if kept else None)
+    told = ["masks dropped: beside their box, as those of another picture or size"]
+    assert [kind for kind in kinds if "mask" in kind] == ([] if kept else told)
+    assert kept or fixed["area"] == 100
+
+
 def test_masks_and_parts_in_relative_coordinates():
     polygon = [[0.25, 0.5, 0.5, 0.5, 0.5, 1.0]]
     fixed, _ = read(None, Conventions(coordinates="relative"), segmentation=polygon, parts={"hat": polygon})

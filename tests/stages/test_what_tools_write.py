@@ -169,6 +169,7 @@ FROM_JOINTS = "boxes that are missing or empty, taken from the joints"
 FORM = "keypoints in another form"
 BOXES = "boxes in another form"
 POLYGONS = "polygons of masks dropped: fewer than three points, without area, or far outside of the image"
+BESIDE = "masks dropped: beside their box, as those of another picture or size"
 CROWD = "objects whose iscrowd is neither 0 nor 1, treated as crowd regions"
 NAMES = "file names in another form"
 SIZES = "sizes of images taken from the file"
@@ -200,6 +201,7 @@ SAME = {
         {TEXTS: COUNT},
     ),
     "joints as texts": (joints(lambda n, x, y, flag: (str(x), f" {y} ", str(flag))), {TEXTS: COUNT}),
+    "box as texts": (box(lambda *four: [f" {one} " for one in four]), {TEXTS: COUNT}),
     "nested": (TRIPLES, {FORM: COUNT}),
     "objects": (joints(lambda n, x, y, flag: [{"x": x, "y": y, "v": flag}]), {FORM: COUNT}),
     "by name": (
@@ -217,6 +219,7 @@ SAME = {
     "mask of corners": (put(segmentation=[[5, 5, 50, 50]]), {POLYGONS: COUNT}),
     "mask odd": (put(segmentation=[[5, 5, 50, 50, 5, 50, 7]]), {POLYGONS: COUNT}),
     "mask a line": (put(segmentation=[[5, 5, 50, 50, 5, 5]]), {POLYGONS: COUNT}),
+    "mask right of the picture": (put(segmentation=[[200, 50, 210, 50, 210, 60]]), {BESIDE: COUNT}),
     "mask far": (put(segmentation=[[5, 5, 50, 50, 5, 9000]]), {POLYGONS: COUNT}),
     "ids repeat": (put(id=4), {"annotation ids that are missing or repeat": COUNT - 1}),
     "ids missing": (without("id"), {"annotation ids that are missing or repeat": COUNT}),
