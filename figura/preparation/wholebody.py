@@ -6,7 +6,7 @@ Sources: https://github.com/jin-s13/COCO-WholeBody/blob/master/data_format.md, R
 from typing import Any
 
 from figura.formats.keypoint_sets import HUMANART21, WHOLEBODY
-from figura.formats.records import Size, is_finite
+from figura.formats.records import Size, real_numbers
 
 PARTS = {
     "keypoints": (17, None),
@@ -42,7 +42,8 @@ def with_all_joints(record: dict[str, Any], keypoints: tuple[str, ...], size: Si
             joined += numbers
         else:
             for x, y, flag in zip(numbers[::3], numbers[1::3], numbers[2::3], strict=True):
-                labelled = is_finite([x, y, flag]) and flag > 0 and 0 <= x <= size.width and 0 <= y <= size.height
-                joined += (x, y, flag if flag in (1, 2) else 2) if labelled and record.get(valid, True) else (0, 0, 0)
+                across, down, level = real_numbers([x, y, flag]) or (0, 0, 0)  # of texts, which `normalise` counts
+                labelled = level > 0 and 0 <= across <= size.width and 0 <= down <= size.height
+                joined += (x, y, flag if level in (1, 2) else 2) if labelled and record.get(valid, True) else (0, 0, 0)
     rest = {key: value for key, value in record.items() if key not in PARTS and key != "num_keypoints"}
     return {**rest, "keypoints": joined}

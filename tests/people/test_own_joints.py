@@ -399,6 +399,16 @@ def test_wholebody_annotations_are_joined(tmp_path):
     assert skeleton_of(tmp_path).settings() == WHOLEBODY.settings()
 
 
+def test_parts_of_wholebody_as_texts(tmp_path):
+    record = wholebody_record()
+    texts = record | {key: [str(one) for one in record[key]] for key in ("foot_kpts", "righthand_kpts")}
+    preparation, content = prepared(tmp_path, [PERSON], [texts], keypoints=WHOLE)
+    (written,) = content["annotations"]
+    parts = ("keypoints", "foot_kpts", "face_kpts", "lefthand_kpts", "righthand_kpts")
+    assert written["keypoints"] == [one for part in parts for one in record[part]]
+    assert preparation.repairs().counts == {"numbers written as text, or whole numbers as 1.0": 1}
+
+
 @pytest.mark.parametrize(
     ("changes", "lost"),
     [
