@@ -18,7 +18,7 @@ from figura.base.errors import UserError
 from figura.base.pictures import SUFFIXES, VIDEOS, left_out_line, picture_files
 from figura.base.raw_pictures import picture_facts
 from figura.base.sampling import evenly_spaced
-from figura.formats.coco import read_pairs, read_records
+from figura.formats.coco import file_name_of, read_pairs, read_records
 from figura.formats.exports import open_export
 from figura.formats.pair_files import Loaded, find_pairs, load_pair, sides, split_folders
 from figura.formats.records import UnusableError
@@ -110,7 +110,7 @@ def _coco(folder: Path) -> Found | None:
             raise UserError(f"--data {folder}: {both} are annotations of one split; leave one of them in the folder")
     records, pictures, counts, images = list[Any](), list[Path](), dict[str, int](), dict[str, str]()
     for split, (file,) in by_split.items():
-        said = [str(one.get("file_name")) for one in read_records(file, "images") if isinstance(one, dict)]
+        said = [str(file_name_of(one)) for one in read_records(file, "images") if isinstance(one, dict)]
         images[split], names = _place_of(folder, file, said)
         counts[split] = len(names)
         pictures += [folder / images[split] / name for name in names]

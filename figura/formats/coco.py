@@ -10,7 +10,7 @@ to evaluate appearance transfer; a person without it is a separate identity. `pa
 
 import json
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from io import TextIOWrapper
 from pathlib import Path
 from typing import Any, Self
@@ -250,6 +250,12 @@ def read_records(path: Path, section: str, whole: bool = True) -> Iterator[Any]:
             yield from value
             return
     raise UserError(f"{path}: {section}: must be a list of records")
+
+
+def file_name_of(image: Mapping[str, Any]) -> Any:
+    """Return an image's `file_name`; without one, as in LVIS, the path in its `coco_url`, such as `val2017/1.jpg`."""
+    name, url = image.get("file_name"), image.get("coco_url")
+    return name if name is not None or not isinstance(url, str) else url.partition("://")[2].partition("/")[2]
 
 
 def categories_by_id(path: Path, categories: Any) -> dict[int, dict[str, Any]]:

@@ -11,6 +11,7 @@ from typing import Any
 from figura.base.errors import UserError
 from figura.base.links import real_path
 from figura.base.raw_pictures import Orientation, picture_facts
+from figura.formats.coco import file_name_of
 from figura.formats.normalise import Conventions, from_corner, labelled_points
 from figura.formats.records import Size, UnusableError, real_numbers, whole_number
 from figura.preparation.picture_names import PictureNames, equal_end, path_parts
@@ -99,7 +100,7 @@ class Scan:
             self.largest_annotation = max(self.largest_annotation, free)
         elif number is not None:
             self.largest_image = max(self.largest_image, free)
-            if self.files.setdefault(number, record.get("file_name")) != record.get("file_name"):
+            if self.files.setdefault(number, name := file_name_of(record)) != name:
                 self.several.add(number)
 
 
@@ -141,7 +142,7 @@ class ImageRecords:
             raise UnusableError("id is neither a number nor a text", repr(record.get("id"))[:80])
         if key in self.scan.several:
             raise UnusableError("images of the same id", str(key)[:80])
-        name = record.get("file_name")
+        name = file_name_of(record)
         if not isinstance(name, str) or not name:
             raise UnusableError("file name missing", repr(name)[:80])
         number = key
@@ -149,7 +150,9 @@ class ImageRecords:
             number = self._numbered(key)
             self.repair(f"image {name}", "image ids that are no whole numbers", repr(record["id"])[:60], str(number))
         file, path = self._find(name)
-        if file != str(PurePosixPath(name)):
+        if record.get("file_name") is None:
+            self.repair(f"image {number}", "images without file_name, named by their coco_url", name, file)
+        elif file != str(PurePosixPath(name)):
             self.repair(f"image {number}", "file names in another form", name, file)
         earlier, first = self._of_file.setdefault(str(path), (number, key))
         if earlier != number or key in self._keys:

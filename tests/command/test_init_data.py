@@ -91,6 +91,14 @@ def windows(folder: Path) -> None:
     (folder / "persons.json").write_text(json.dumps(content))
 
 
+def lvis(folder: Path) -> None:
+    coco(folder)
+    content = json.loads((folder / "persons.json").read_text())
+    for one in content["images"]:
+        one["coco_url"] = f"http://images.cocodataset.org/{one.pop('file_name')}"
+    (folder / "persons.json").write_text(json.dumps(content))
+
+
 def yolo(folder: Path) -> None:
     (folder / "data.yaml").write_text("names: [cup]\ntrain: images/train\nval: images/val\n")
     for split, count in (("train", COUNT), ("val", 4)):
@@ -147,6 +155,9 @@ FOUND = {
     }, r"in 72 pictures \(train 24, validation 24, test 24\), 60 x 80", {}),
     windows: ("pose", "coco", {
         "images": ".", "annotations": "persons.json", "shares": {"validation": 0.2, "test": 0.2}
+    }, r"24 annotations \(24 with joints\) in 24 pictures, 60 x 80", {}),
+    lvis: ("pose", "coco", {
+        "images": "images", "annotations": "persons.json", "shares": {"validation": 0.2, "test": 0.2}
     }, r"24 annotations \(24 with joints\) in 24 pictures, 60 x 80", {}),
     boxes: ("detection", "coco", {
         "images": "images", "annotations": "persons.json", "shares": {"validation": 0.2, "test": 0.2}

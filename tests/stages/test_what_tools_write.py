@@ -252,6 +252,10 @@ SAME = {
         images(lambda one: one.update(file_name=f"a/1a2b3c4d-{one['file_name']}")), {NAMES: COUNT}
     ),
     "names ../": (images(lambda one: one.update(file_name=f"../{one['file_name']}")), {NAMES: COUNT}),
+    "names of LVIS": (
+        images(lambda one: one.update(coco_url=f"http://images.cocodataset.org/val2017/{one.pop('file_name')}")),
+        {"images without file_name, named by their coco_url": COUNT},
+    ),
     "skeleton from 0": (lambda raw: raw["categories"][0].update(skeleton=FROM_0), {}),
     "category as text": (lambda raw: raw["categories"][0].update(id="1"), {}),
     "annotations first": (lambda raw: dict(sorted(raw.items())), {}),

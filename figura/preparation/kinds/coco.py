@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from figura.base.errors import UserError
+from figura.formats.coco import file_name_of
 from figura.formats.exports import Export, open_export
 from figura.formats.normalise import Conventions
 from figura.formats.records import whole_number
@@ -120,7 +121,7 @@ class _Groups:
         if section == "annotations":
             shows: list[Any] = [whole_number(known.get("person_id"))]
         else:
-            name = str(known.get("file_name"))
+            name = str(file_name_of(known))
             value = _first_group(self.by_name, name) if self.by_name else _value(known, self.coco.group_by)
             self.grouped += value not in (None, "")
             stated = next((one for key in _VIDEO if (one := known.get(key)) is not None), None)
