@@ -51,12 +51,14 @@ class Broken(Injector):
         raise AssertionError("nobody asked for this")
 
 
-def write_video(path: Path, frames: int, size: tuple[int, int] = (32, 48), rate: float = 12.5) -> Path:
+def write_video(
+    path: Path, frames: int, size: tuple[int, int] = (32, 48), rate: float = 12.5, codec: str = "MJPG"
+) -> Path:
     """Write a video whose frame n is grey of level 20 n; skip the test if OpenCV cannot."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    writer = cv2.VideoWriter(str(path), cv2.VideoWriter.fourcc(*"MJPG"), rate, size[::-1])
+    writer = cv2.VideoWriter(str(path), cv2.VideoWriter.fourcc(*codec), rate, size[::-1])
     if not writer.isOpened():
-        pytest.skip("OpenCV cannot write MJPG here")
+        pytest.skip(f"OpenCV cannot write {codec} here")
     for number in range(frames):
         writer.write(np.full((*size, 3), 20 * number, np.uint8))
     writer.release()

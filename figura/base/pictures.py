@@ -21,7 +21,7 @@ SUFFIXES = (
     ".avif", ".bmp", ".gif", ".jfif", ".jpe", ".jpeg", ".jpg", ".mpo", ".png", ".tif", ".tiff", ".webp",
 )  # fmt: skip
 """Suffixes of pictures, in upper or lower case. They choose the files of a folder; the content tells the format."""
-VIDEOS = (".avi", ".m4v", ".mkv", ".mov", ".mp4", ".mpeg", ".mpg", ".webm")
+VIDEOS = (".avi", ".m2ts", ".m4v", ".mkv", ".mov", ".mp4", ".mpeg", ".mpg", ".mts", ".webm", ".wmv")
 """Suffixes of videos, likewise."""
 
 QUALITY = 90  # JPEG quality in percent; lines and text look as in PNG

@@ -12,8 +12,10 @@ from toy_photos import write_mkv, write_video
 
 from figura.base.errors import UserError
 from figura.base.exit_status import run
+from figura.base.pictures import VIDEOS
 from figura.commands.predict import main
 from figura.prediction import files
+from figura.prediction.inputs import find_files, read_photos
 from figura.prediction.predictor import load
 from figura.prediction.video import CODECS, video_file
 
@@ -55,6 +57,16 @@ def test_predict_video_keeps_frames_and_rate(toys, tmp_path):
     frames, rate = read_video(tmp_path / "new.mp4")
     assert levels(frames) == [0, 2, 4, 6]
     assert rate == RATE / 2
+
+
+@pytest.mark.parametrize("suffix", VIDEOS)
+def test_videos_of_every_suffix_are_read(suffix, tmp_path):
+    codec = "VP80" if suffix == ".webm" else "mp4v"
+    clip = write_video(tmp_path / f"clip{suffix.upper()}", 10, rate=25, codec=codec)  # less than 2 KB is no .mts
+    faults = []
+    photos = list(read_photos(find_files([str(clip)]), every=1, report=faults.append))
+    assert levels([one.pixels() for one in photos]) == list(range(10))
+    assert ([one.rate for one in photos], faults) == ([25] * 10, [])
 
 
 @pytest.mark.parametrize(
