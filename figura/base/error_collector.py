@@ -116,7 +116,8 @@ class ErrorCollector:
             self.count += 1
         elif detail["type"] == "missing" and place.schemas:
             there = closest(name, [str(one) for one in detail["input"] if one not in keys])
-            self.add(key, "missing; it has no default" + (f"; is {there!r} a misspelling?" if there else ""))
+            misspelt = there is not None and closest(there, keys) == name  # rather than another key
+            self.add(key, "missing; it has no default" + (f"; is {there!r} a misspelling?" if misspelt else ""))
         elif detail["type"] == "value_error":
             self.add(key, str(detail["ctx"]["error"]))
         else:
