@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from figura.base.error_collector import ErrorCollector, shown
-from figura.base.errors import UserError
+from figura.base.errors import UserError, nearest
 from figura.base.yaml12 import read_yaml
 from figura.recipe.schema import RESULT_SECTIONS
 
@@ -110,7 +110,8 @@ class _Expansion:
         file, mark, inside = name.rpartition("#")
         target = tuple(inside.split(".")) if mark or "." in name else (*path[:-1], name)
         if target[0] not in (allowed := SOURCES.get(path[0], ())):
-            self.errors.add(key, f"found {name!r}; expected an entry of {' or '.join(allowed) or 'another section'}")
+            expected = " or ".join(allowed) or "another section"
+            self.errors.add(key, f"found {name!r}{nearest(target[0], allowed)}; expected an entry of {expected}")
             return {}, ""
         within = any(target[: len(one)] == one[: len(target)] for one in self.under_way)
         source = _located(Path(file), self.errors.file)
