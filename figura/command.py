@@ -21,26 +21,22 @@ class Command(NamedTuple):
 COMMANDS = {
     "Begin": {
         "init": Command("figura.commands.init", "copy a recipe, its code and the pipeline into your project"),
-        "translate": Command(
-            "figura.commands.translate.__main__", "turn another trainer's configuration into a recipe"
-        ),
+        "translate": Command("figura.commands.translate.command", "turn another trainer's configuration into a recipe"),
         "show": Command("figura.commands.show", "draw a dataset's examples as training gets them"),
         "check": Command("figura.commands.check", "list the faults of recipes, before anything runs"),
         "schema": Command("figura.commands.schema", "let editors complete and check recipes while you type"),
-        "describe": Command("figura.commands.describe.__main__", "print and draw what an iteration of a recipe does"),
+        "describe": Command("figura.commands.describe.command", "print and draw what an iteration of a recipe does"),
     },
     "Watch and judge": {
         "why": Command("figura.commands.why", "list the changes that make a stage run again, before it runs"),
-        "accept": Command("figura.commands.accept.__main__", "keep results whose code changed, if it has no effect"),
-        "explore": Command("figura.commands.explore.__main__", "a page on this machine: data, runs, trying models"),
+        "accept": Command("figura.commands.accept.command", "keep results whose code changed, if it has no effect"),
+        "explore": Command("figura.commands.explore.command", "a page on this machine: data, runs, trying models"),
         "watch": Command("figura.commands.watch", "evaluate each checkpoint once, as it appears"),
         "replay": Command("figura.commands.replay", "rebuild an iteration: each loss's gradient, what is not finite"),
         "logs": Command("figura.commands.plot_logs", "plot the histories of several runs together"),
-        "compare": Command(
-            "figura.commands.compare.__main__", "tell real differences between two revisions from noise"
-        ),
+        "compare": Command("figura.commands.compare.command", "tell real differences between two revisions from noise"),
         "report": Command(
-            "figura.commands.report.__main__", "one page of results, or of what differs between revisions"
+            "figura.commands.report.command", "one page of results, or of what differs between revisions"
         ),
         "race": Command("figura.commands.race", "train a grid, stop its losers early, keep the winner"),
         "states": Command("figura.commands.states", "list the states that trainings share; plan a queue"),
@@ -48,8 +44,8 @@ COMMANDS = {
     },
     "Use": {
         "predict": Command("figura.commands.predict", "run a trained model over photos and videos"),
-        "export": Command("figura.commands.export.__main__", "write networks as ONNX files, checked against PyTorch"),
-        "import": Command("figura.commands.import_weights.__main__", "read weights of other trainers"),
+        "export": Command("figura.commands.export.command", "write networks as ONNX files, checked against PyTorch"),
+        "import": Command("figura.commands.import_weights.command", "read weights of other trainers"),
     },
 }
 BY_DVC = {

@@ -25,7 +25,7 @@ from test_docs import spans as own_spans
 from figura.base.error_collector import ErrorCollector, alternatives, is_schema, locate
 from figura.base.errors import UserError
 from figura.base.yaml12 import parse_yaml
-from figura.commands.translate.__main__ import translated
+from figura.commands.translate.command import translated
 from figura.engine.build import build_schedule
 from figura.recipe.assignments import overridden
 from figura.recipe.completion import with_data

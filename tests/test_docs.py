@@ -145,10 +145,10 @@ def called() -> set[tuple[str, str, tuple[str, ...]]]:
 def test_modules_and_their_options_exist():
     names = {name for _, name, _ in called()}
     assert {"bench.stale_stages", "stages.train", "stages.eval_dump", "figura.commands.plot_logs"} <= names
-    assert {"figura.commands.predict", "models.pose.overfit", "figura.commands.report.__main__"} <= names
+    assert {"figura.commands.predict", "models.pose.overfit", "figura.commands.report.command"} <= names
     wrong = set()
     for page, name, rest in called():
-        path = ROOT / name.removesuffix(".__main__").replace(".", "/")
+        path = ROOT / name.removesuffix(".command").replace(".", "/")
         texts = [file.read_text() for file in [path.with_suffix(".py"), *path.glob("*.py")] if file.is_file()]
         if not f"{name.replace('.', '/')}.py".startswith(MADE):
             wrong |= set() if texts else {f"{page}: {name}"}

@@ -66,8 +66,8 @@ def test_help_and_wrong_arguments_load_nothing_slow():
         "stages.train",
         "figura.commands.predict",
         "figura.commands.why",
-        "figura.commands.compare.__main__",
-        "figura.commands.report.__main__",
+        "figura.commands.compare.command",
+        "figura.commands.report.command",
         "models.pose.submit",
     } <= set(known)
     asked = [(one, words) for one in known for words in (["--help"], ["--no-such-option"])]
@@ -92,10 +92,10 @@ def test_a_key_that_the_schema_does_not_know_is_told_before_pytorch_is_loaded(tm
             ("stages.metrics", [file, run, "m.json", "plots"]),
             ("figura.commands.predict", [file, run, "a.png", "--output", out]),
             ("figura.commands.show", [file]),
-            ("figura.commands.describe.__main__", [file]),
+            ("figura.commands.describe.command", [file]),
             ("figura.commands.watch", [file, str(tmp_path / "checkpoints"), out]),
             ("models.pose.overfit", [file, out]),
-            ("figura.commands.import_weights.__main__", ["openpifpaf", "a.pkl", "--recipe", file, "--output", out]),
+            ("figura.commands.import_weights.command", ["openpifpaf", "a.pkl", "--recipe", file, "--output", out]),
         ]
     )
     told = f"error: {file}: train.stepz: unknown key 'stepz' (did you mean 'steps'?)"

@@ -11,11 +11,9 @@ DAG.
 """
 
 import argparse
-import sys
 from pathlib import Path
 
 from figura.base.errors import UserError
-from figura.base.exit_status import run
 from figura.recipe.expansion import read_recipe
 from figura.recipe.load import check_recipe
 from figura.recipe.schema_check import check_schema
@@ -62,7 +60,3 @@ def main(arguments: list[str]) -> None:
         raise UserError(
             f"AP {precision['AP']:.3f} is below {LEAST_AP}, or AP50 {precision['AP50']:.3f} below 1; try more --steps"
         )
-
-
-if __name__ == "__main__":
-    sys.exit(run(main))

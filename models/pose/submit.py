@@ -17,7 +17,6 @@ From COCO's `image_info_test-dev2017.json` to the archive, for a run of recipes/
 import argparse
 import json
 import re
-import sys
 import zipfile
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
@@ -25,7 +24,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from figura.base.errors import UserError
-from figura.base.exit_status import run
 from figura.base.files import replacing
 from figura.formats.coco import KEYPOINTS
 from figura.formats.records import is_finite
@@ -151,7 +149,3 @@ def write_archive(path: Path, entries: Sequence[dict[str, Any]]) -> None:
     text = json.dumps(entries, allow_nan=False, separators=(",", ":"))
     with replacing(path) as temporary, zipfile.ZipFile(temporary, "w") as archive:
         archive.writestr(info, text)
-
-
-if __name__ == "__main__":
-    sys.exit(run(main))

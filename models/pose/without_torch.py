@@ -8,7 +8,6 @@ of the upright photo; `image_id` counts photos from 1. Nothing of PyTorch is imp
 
 import argparse
 import json
-import sys
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from figura.base.errors import UserError, one_line
-from figura.base.exit_status import run
 from figura.base.files import write_text
 from figura.base.yaml12 import parse_yaml
 
@@ -172,7 +170,3 @@ def _injector(recipe: Any, mode: str, kind: str, fields: set[str]) -> dict[str, 
                 have = ", ".join(sorted(fields))
                 raise UserError(f"{place}.{name}.{key}: found {entry[key]!r}; the network gives {have}")
     return next(iter(matching.values()), None)
-
-
-if __name__ == "__main__":
-    sys.exit(run(main))

@@ -31,7 +31,7 @@ def served(folder: Path) -> Iterator[str]:
         port = free.getsockname()[1]
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "NICEGUI"))}
     environment |= {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
-    command = [sys.executable, "-m", "figura.commands.explore", "--port", str(port)]
+    command = [sys.executable, "-m", "figura", "explore", "--port", str(port)]
     with (folder / "server.log").open("wb") as log:
         process = subprocess.Popen(command, cwd=folder, env=environment, stdout=log, stderr=log)
     try:

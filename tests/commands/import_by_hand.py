@@ -7,7 +7,7 @@ import toy
 
 from figura.base.exit_status import run
 from figura.base.yaml12 import parse_yaml
-from figura.commands.import_weights.__main__ import main
+from figura.commands.import_weights.command import main
 from figura.engine.build import build_networks
 from figura.engine.weights import load_start
 from figura.recipe.load import check_recipe

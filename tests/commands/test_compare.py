@@ -16,7 +16,7 @@ from scipy import stats
 
 from figura.base.errors import UserError
 from figura.base.yaml12 import to_yaml
-from figura.commands.compare.__main__ import main
+from figura.commands.compare.command import main
 from figura.commands.compare.comparison import compare_revisions
 from figura.commands.compare.drawing import draw_changed
 from figura.commands.compare.matching import check_inputs, matched

@@ -20,9 +20,9 @@ from figura.base.errors import UserError
 from figura.base.exit_status import run
 from figura.base.pictures import write_png
 from figura.base.yaml12 import to_yaml
-from figura.commands.describe.__main__ import main
 from figura.commands.describe.activation_memory import record_saved
 from figura.commands.describe.cards import CARDS, least_seconds
+from figura.commands.describe.command import main
 from figura.commands.describe.flops import flop_counter
 from figura.commands.describe.footprint import largest_batch
 from figura.commands.describe.meta_tensors import fused_attention

@@ -18,8 +18,8 @@ from figura.base.checksums import write_sums
 from figura.base.errors import UserError
 from figura.base.exit_status import run
 from figura.base.yaml12 import parse_yaml, read_yaml, to_yaml
-from figura.commands.export.__main__ import main
 from figura.commands.export.calls import Call, Exportable, example_of, wide
+from figura.commands.export.command import main
 from figura.commands.export.comparison import differences
 from figura.commands.export.noise import NORMAL, UNIFORM, Recorder, Replay
 from figura.commands.export.programs import axes_of, program_of, save_onnx

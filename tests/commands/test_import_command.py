@@ -14,7 +14,7 @@ from test_import_junyanz import Patches, ResNet, UNet
 
 from figura.base.exit_status import run
 from figura.base.yaml12 import read_yaml, to_yaml
-from figura.commands.import_weights.__main__ import main
+from figura.commands.import_weights.command import main
 from figura.engine.build import build_networks
 from figura.engine.weights import load_weights
 from figura.recipe.load import check_recipe

@@ -19,7 +19,7 @@ from test_import_vunet import port
 
 from figura.base.errors import UserError
 from figura.base.exit_status import run
-from figura.commands.import_weights.__main__ import main
+from figura.commands.import_weights.command import main
 from figura.commands.import_weights.tensor_files import read_content, tensors_of
 
 STATES = {

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from figura.base.pictures import write_png
-from figura.commands.report.__main__ import main
+from figura.commands.report.command import main
 from figura.commands.results import main as results
 
 RECIPE = """\

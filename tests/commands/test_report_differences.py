@@ -15,7 +15,7 @@ import toy
 from cached_dumps import Repository
 
 from figura.base.pictures import write_png
-from figura.commands.report.__main__ import main
+from figura.commands.report.command import main
 from figura.commands.report.contents import Entry
 from figura.commands.report.differences import recipe_differences
 from figura.commands.report.page import Fold

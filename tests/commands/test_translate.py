@@ -19,7 +19,7 @@ from figura.base.error_collector import ErrorCollector
 from figura.base.errors import UserError
 from figura.base.exit_status import run
 from figura.base.yaml12 import read_yaml, to_yaml
-from figura.commands.translate.__main__ import main, translated
+from figura.commands.translate.command import main, translated
 from figura.engine.build import build_schedule
 from figura.recipe.dotted_keys import leaves
 from figura.recipe.load import check_recipe

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from figura.base.errors import UserError
 from figura.base.exit_status import run
-from figura.commands.import_weights.__main__ import main as import_main
+from figura.commands.import_weights.command import main as import_main
 from figura.dump import Dump
 from figura.recipe.schema import Declaration
 from figura.report.interfaces import Bootstrap

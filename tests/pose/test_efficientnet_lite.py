@@ -12,7 +12,7 @@ from torch import nn
 from figura.base.errors import UserError
 from figura.base.exit_status import run
 from figura.base.yaml12 import to_yaml
-from figura.commands.import_weights.__main__ import main as import_main
+from figura.commands.import_weights.command import main as import_main
 from models.pose.efficientnet_lite import EfficientNetLite, InvertedResidual
 from models.pose.pose_network import PoseNetwork
 

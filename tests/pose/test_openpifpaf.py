@@ -16,7 +16,7 @@ from torch import nn
 from figura.base.errors import UserError
 from figura.base.exit_status import run
 from figura.base.yaml12 import read_yaml, to_yaml
-from figura.commands.import_weights.__main__ import main
+from figura.commands.import_weights.command import main
 from figura.commands.import_weights.plan import fitted
 from figura.commands.import_weights.safe_unpickle import read_pickle
 from figura.commands.import_weights.tensor_files import read_content, tensors_of

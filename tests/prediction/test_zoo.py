@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 import figura
 from figura.base.checksums import read_sums, refuse_damaged
 from figura.base.exit_status import run
-from figura.commands.export.__main__ import main as export
+from figura.commands.export.command import main as export
 from figura.commands.export.weights import CARD
 from figura.commands.predict import main
 from figura.prediction import zoo

@@ -16,7 +16,7 @@ from figura.base.errors import UserError
 from figura.base.exit_status import run
 from figura.base.yaml12 import to_yaml
 from figura.commands import predict, show, watch
-from figura.commands.describe.__main__ import main as describe
+from figura.commands.describe.command import main as describe
 from figura.launch import process_count, run_here
 from figura.recipe.assignments import overridden
 from figura.recipe.gates import Gate

@@ -17,7 +17,7 @@ from bench.gpu import sized
 from bench.trainings import PUBLISHED
 from figura.base.error_collector import ErrorCollector
 from figura.base.yaml12 import parse_yaml, read_yaml
-from figura.commands.describe import __main__ as describe
+from figura.commands.describe import command as describe
 from figura.engine.build import build_datasets, build_networks, build_schedule
 from figura.preparation.datasets import Dataset
 from figura.preparation.prepare import prepare

@@ -18,7 +18,7 @@ from figura.base.errors import UserError
 from figura.base.exit_status import run
 from figura.base.yaml12 import read_yaml, to_yaml
 from figura.commands import predict
-from figura.commands.describe.__main__ import main as describe
+from figura.commands.describe.command import main as describe
 from figura.engine.build import build_networks
 from figura.recipe.load import check_recipe
 from figura.recipe.trusted import refuse_untrusted

@@ -64,7 +64,7 @@ COMMANDS = {
     "metrics": (stage("metrics"), (*METRICS, "plots/pix2pix"), (*METRICS, DUMP, *TRAINED)),
     "predict": (tool("predict", RECIPE, RUN, "photos", "--output", "out"), ("out",), (*TRAINED, "photos")),
     "show": (tool("show", RECIPE, "--count", 3, "--output", "show.png"), ("show.png",), ("data",)),
-    "report": (tool("report.__main__", *REPORT), ("r.html",), (*METRICS, DUMP)),
+    "report": (tool("report.command", *REPORT), ("r.html",), (*METRICS, DUMP)),
     "gate": (tool("ci.check_reproduction", "--markdown", "gate.md"), ("gate.md",), METRICS),
 }
 

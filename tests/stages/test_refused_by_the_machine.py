@@ -21,7 +21,7 @@ from figura.base.errors import printable
 from figura.base.exit_status import refusal, run
 from figura.base.files import write_text
 from figura.base.yaml12 import to_yaml
-from figura.commands.describe.__main__ import main as describe
+from figura.commands.describe.command import main as describe
 from stages import metrics, train
 
 

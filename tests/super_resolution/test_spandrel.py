@@ -11,8 +11,8 @@ from safetensors.torch import load_file
 
 from figura.base.exit_status import run
 from figura.base.yaml12 import parse_yaml, to_yaml
-from figura.commands.export.__main__ import main as export_main
-from figura.commands.import_weights.__main__ import main as import_main
+from figura.commands.export.command import main as export_main
+from figura.commands.import_weights.command import main as import_main
 from figura.engine.build import build_networks
 from figura.engine.weights import load_start
 from figura.interfaces import ExampleDataset

@@ -1,1 +1,1 @@
-"""Weights of other programs' networks for figura's; `__main__` is the command."""
+"""Weights of other programs' networks for figura's; `command` reads its arguments."""

@@ -177,7 +177,7 @@ def _losses(entry: Entry) -> Iterator[Block]:
 def _flow(entry: Entry) -> Iterator[Block]:
     if entry.data is None:
         return
-    from figura.commands.describe.__main__ import main as describe
+    from figura.commands.describe.command import main as describe
 
     with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()):
         file = Path(folder) / entry.name / "flow" / "flow.png"

@@ -12,14 +12,12 @@ command prints the entry of a recipe for the network. Pickled code in a file is 
 
 import argparse
 import importlib
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from figura.base.checksums import SUMS
 from figura.base.errors import UserError, nearest
-from figura.base.exit_status import run
 from figura.base.yaml12 import read_yaml, to_yaml
 from figura.commands import parser_of
 from figura.recipe.load import check_recipe
@@ -198,7 +196,3 @@ def _other_settings(plan: "Plan", recipe: "Recipe", name: str, kind: type) -> li
         for key, value in plan.settings.items()
         if key not in plan.guesses and key != "image_size" and (found := arguments.get(key, defaults.get(key))) != value
     ]
-
-
-if __name__ == "__main__":
-    sys.exit(run(main))

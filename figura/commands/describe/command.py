@@ -6,13 +6,11 @@ data; without prepared data, names are shown without shapes. `--mode` describes 
 iteration of training. Nothing is trained, and networks of any size take no memory. Not part of the DAG.
 """
 
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from figura.base.errors import UserError
-from figura.base.exit_status import run
 from figura.base.tables import aligned
 from figura.base.yaml12 import read_yaml
 from figura.commands import parser_of
@@ -208,7 +206,3 @@ def duration(costs: "Costs", taken: "Footprint", gpu: str, steps: int | None) ->
 def mebibytes(size: int) -> str:
     """Return a number of bytes in MiB, as text."""
     return f"{size / 2**20:,.1f} MiB"
-
-
-if __name__ == "__main__":
-    sys.exit(run(main))

@@ -16,12 +16,10 @@ with the reason. None of their code is needed or run. Comments in the recipe nam
 
 import importlib
 import os
-import sys
 from pathlib import Path
 from typing import Any
 
 from figura.base.errors import UserError, one_line, printable
-from figura.base.exit_status import run
 from figura.base.files import write_text
 from figura.base.yaml12 import to_yaml
 from figura.commands import parser_of
@@ -136,7 +134,3 @@ def _report(translation: Translation) -> list[str]:
     lines += [f"  {there}: {here}" for there, here in translation.commands.items()]
     lines += ["", "Not taken over:"] if left else []
     return lines + [f"  {', '.join(keys)}: {why}" for why, keys in left.items()]
-
-
-if __name__ == "__main__":
-    sys.exit(run(main))

@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from figura.base.errors import UserError, printable
-from figura.base.exit_status import run
 from figura.base.files import git
 from figura.commands import parser_of
 from figura.commands.why import chosen_stages, lines, only_code
@@ -101,7 +100,3 @@ def _accept(instance: Instance, count: int, worktrees: "Worktrees") -> Acceptanc
     accepted = Acceptance(instance.name, now, made, made_by, at, replayed)
     write(acceptances(read_lock()) | {instance.name: accepted})
     return accepted
-
-
-if __name__ == "__main__":
-    sys.exit(run(main))

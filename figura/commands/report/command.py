@@ -11,12 +11,10 @@ same as Markdown with pictures beside it, short enough for a comment on GitHub; 
 `figura gate`. Not part of the DAG.
 """
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from figura.base.errors import UserError
-from figura.base.exit_status import run
 from figura.base.files import read_text
 from figura.commands import parser_of
 
@@ -95,7 +93,3 @@ def _differences(names: list[str], chosen: "list[Entry]") -> "list[Section]":
     if same:
         settings.append(Text(f"Nothing differs in {', '.join(same)}."))
     return [Section("What differs", settings), *sections]
-
-
-if __name__ == "__main__":
-    sys.exit(run(main))

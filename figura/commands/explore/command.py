@@ -6,11 +6,9 @@ ends it; a training that it has started goes on.
 """
 
 import importlib.util
-import sys
 from pathlib import Path
 
 from figura.base.errors import DISTRIBUTION, UserError
-from figura.base.exit_status import run
 from figura.commands import parser_of
 from figura.pipeline.dag import PIPELINE, entries
 
@@ -33,7 +31,3 @@ def main(arguments: list[str]) -> None:
     from figura.commands.explore.page import serve
 
     serve({name: Path(entry["params"]) for name, entry in recipes.items()}, args.port)
-
-
-if __name__ == "__main__":
-    sys.exit(run(main))

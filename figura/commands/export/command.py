@@ -20,13 +20,11 @@ mean, and how to find people without PyTorch: docs/export.md.
 """
 
 import argparse
-import sys
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from figura.base.errors import UserError, printable
-from figura.base.exit_status import run
 from figura.base.tables import aligned
 from figura.commands import parser_of
 from figura.commands.export import PACKAGES
@@ -151,7 +149,3 @@ def _need_packages(form: str) -> None:
 
 def _folder(model: Path) -> Path:
     return model.parent / "export" if model.name == "model" else Path("exported", model.name)
-
-
-if __name__ == "__main__":
-    sys.exit(run(main))

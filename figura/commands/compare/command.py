@@ -7,12 +7,10 @@ that differ in their `seed` alone are seeds of one setting. `resampling.py` has 
 statistics, docs/sweeps.md an example. `figura report` shows the same with pictures. Not part of the DAG.
 """
 
-import sys
 import tempfile
 from pathlib import Path
 
 from figura.base.errors import UserError
-from figura.base.exit_status import run
 from figura.commands import parser_of
 from figura.pipeline.dag import recipe_file
 from figura.pipeline.revisions import Files, with_workspace
@@ -35,7 +33,3 @@ def main(arguments: list[str]) -> None:
     with tempfile.TemporaryDirectory() as scratch:
         result = compare_revisions([Files(name) for name in names], args.recipe, path, Path(scratch))
     print("\n\n".join(["\n".join(result.lines), *map(as_text, result.tables), "\n".join(result.sentences)]))
-
-
-if __name__ == "__main__":
-    sys.exit(run(main))
