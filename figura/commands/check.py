@@ -10,13 +10,13 @@ import os
 from pathlib import Path
 from typing import Any
 
+from figura.base.dotted_keys import texts
 from figura.base.error_collector import ErrorCollector
 from figura.base.errors import PULL, REPRO, UserError, printable
 from figura.base.yaml12 import read_yaml, to_yaml
 from figura.commands import parser_of
 from figura.pipeline.dag import PIPELINE, entries, instances
 from figura.pipeline.untracked_files import covers, find_untracked, is_added
-from figura.recipe.dotted_keys import texts
 from figura.recipe.load import check_recipe, load_recipe
 from figura.recipe.picture_sizes import other_sizes
 from figura.recipe.schema import Recipe

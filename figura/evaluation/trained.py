@@ -6,6 +6,7 @@ from pathlib import Path
 
 from torch import nn
 
+from figura.base.dotted_keys import leaves
 from figura.base.errors import UserError
 from figura.base.lock import NAME
 from figura.dump import EXAMPLES, FACTS, TRY
@@ -13,7 +14,6 @@ from figura.engine.build import build_networks, make_accelerator
 from figura.engine.weights import load_weights
 from figura.evaluation.evaluate import Evaluation
 from figura.evaluation.model_folder import trained_content
-from figura.recipe.dotted_keys import leaves
 from figura.recipe.load import check_recipe
 from figura.recipe.schema import Recipe
 from figura.recipe.trial import EVALUATED, mark, short_evaluation

@@ -19,6 +19,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from figura.base.distributed import raise_on_all_ranks
+from figura.base.dotted_keys import texts
 from figura.base.errors import UserError
 from figura.base.files import write_text
 from figura.base.tables import read_rows
@@ -26,7 +27,6 @@ from figura.dump import Dump
 from figura.engine.build import on_split_of
 from figura.evaluation.evaluate import Evaluation
 from figura.interfaces import Listener
-from figura.recipe.dotted_keys import texts
 from figura.recipe.schema import Declaration, Evaluate, Recipe
 from figura.report.interfaces import Score
 from figura.report.metrics import build_scores, compute_metrics, flattened

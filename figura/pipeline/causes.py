@@ -7,6 +7,7 @@ from hashlib import md5
 from pathlib import Path
 from typing import Any
 
+from figura.base.dotted_keys import value_at
 from figura.base.errors import UserError
 from figura.base.files import git
 from figura.base.yaml12 import read_yaml
@@ -59,18 +60,12 @@ def _settings(params: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
             content = read_yaml(Path(path))
         except (UserError, OSError):
             continue
-        now = {key: _value(content, key) for key in values if _value(content, key) is not None}
+        now = {key: value for key in values if (value := value_at(content, key)) is not None}
         before = {key: value for key, value in values.items() if value is not None}
         changed = list(differences(before, now))
         yield from (f"{path}: {line}" for line in changed[:MOST])
         if len(changed) > MOST:
             yield f"{path}: {len(changed) - MOST} more settings"
-
-
-def _value(content: Any, key: str) -> Any:
-    for part in key.split("."):
-        content = content.get(part) if isinstance(content, Mapping) else None
-    return content
 
 
 def differences(before: Mapping[str, Any], now: Mapping[str, Any], prefix: str = "") -> Iterator[str]:

@@ -21,6 +21,8 @@ from hashlib import md5
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from figura.base.dotted_keys import value_at
+
 if TYPE_CHECKING:
     from figura.pipeline.dag import Instance
 
@@ -119,7 +121,8 @@ def code_of_instance(instance: "Instance", others: list["Instance"], params: set
     read = [_params(path).get(section) for path, sections in recipes for section in sections]
     if params is not None:
         params.update(path for path, _ in recipes)
-    settings = [_setting(*one) for one in _tracked(instance, set() if params is None else params)]
+    tracked = _tracked(instance, set() if params is None else params)
+    settings = [value_at(_params(path), key) for path, key in tracked]
     kinds = [
         f"{one}.{value['kind']}"
         for one in reads.get("KINDS", ())
@@ -136,7 +139,7 @@ def order_of(instance: "Instance", params: set[Path]) -> dict[str, list[str]]:
 
     found = dict[str, list[str]]()
     for path, key in _tracked(instance, params):
-        found |= {f"{path}: {where}": names for where, names in orders(_setting(path, key), key)}
+        found |= {f"{path}: {where}": names for where, names in orders(value_at(_params(path), key), key)}
     return found
 
 
@@ -162,13 +165,6 @@ def _tracked(instance: "Instance", params: set[Path]) -> Iterator[tuple[Path, st
         if path.suffix in (".yaml", ".yml") and path.is_file():
             params.add(path)
             yield path, key
-
-
-def _setting(path: Path, key: str) -> Any:
-    value: Any = _params(path)
-    for part in key.split("."):
-        value = value.get(part) if isinstance(value, dict) else None
-    return value
 
 
 @cache

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
+from figura.base.dotted_keys import leaves
 from figura.base.errors import UserError
 from figura.base.files import git, read_bytes
 from figura.base.yaml12 import parse_yaml
 from figura.pipeline.accepted import ACCEPTED, acceptances, manifests_in
 from figura.pipeline.lock import LOCK
-from figura.recipe.dotted_keys import leaves
 
 if TYPE_CHECKING:
     from dvc.api import DVCFileSystem

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from figura.base.dotted_keys import texts
 from figura.base.errors import UserError
 from figura.base.yaml12 import read_yaml
 from figura.evaluation.model_folder import model_recipe, refuse_other_networks
 from figura.pipeline.dag import PIPELINE
 from figura.recipe.assignments import overridden
-from figura.recipe.dotted_keys import texts
 from figura.recipe.schema_check import check_schema
 from figura.recipe.trusted import OPTION, refuse_untrusted, refuse_untrusted_model
 from figura.recipe.types import TRUSTED_ONLY

@@ -4,8 +4,8 @@ import os
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
+from figura.base.dotted_keys import leaves, texts
 from figura.base.yaml12 import to_yaml
-from figura.recipe.dotted_keys import leaves, texts
 from figura.recipe.schema import RESULT_SECTIONS, Recipe
 
 

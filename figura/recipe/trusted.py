@@ -20,9 +20,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from figura.base.dotted_keys import texts
 from figura.base.error_collector import ErrorCollector, shown
 from figura.base.yaml12 import read_yaml
-from figura.recipe.dotted_keys import texts
 from figura.recipe.types import TRUSTED_ONLY
 from figura.systems import PACKAGE, PROJECT, classes_in, modules_below
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import figura.report.package_scores  # noqa: F401  # loaded by name (recipe/types.py), so that stages depend on it
+from figura.base.dotted_keys import value_at
 from figura.base.error_collector import ErrorCollector
 from figura.base.errors import UserError
 from figura.dump import Dump
@@ -111,10 +112,7 @@ def gains(recipe: Recipe, metrics: Metrics) -> dict[str, dict[str, float]]:
 
 def _paired(recipe: Recipe, metrics: Metrics, key: str | None) -> tuple[PairedEstimate, list[Any]] | None:
     """Return the estimate at a dotted key, and which examples of the dump it is of; None without an interval."""
-    score, *parts = (key or "").split(".")
-    value: Any = metrics.get(score)
-    for part in parts:
-        value = value.get(part) if isinstance(value, Mapping) else None
+    score, value = (key or "").partition(".")[0], value_at(metrics, key or "")
     if not isinstance(value, PairedEstimate):
         return None
     return value, [recipe.metrics.scores[score].arguments.get(one) for one in ("mode", "where", "groups")]

@@ -17,12 +17,12 @@ from accelerate import Accelerator
 from accelerate.utils import gather_object
 
 from figura.base.checksums import damage
+from figura.base.dotted_keys import texts
 from figura.base.errors import UserError, one_line
 from figura.base.manifest import MANIFEST
 from figura.interfaces import Callback
 from figura.pipeline.calls import experiment
 from figura.pipeline.closure import code_for, words_of
-from figura.recipe.dotted_keys import texts
 from figura.recipe.prefix import Prefixes, digest
 from figura.recipe.resolved import named_files, settings
 from figura.recipe.schema import RESULT_SECTIONS, Recipe

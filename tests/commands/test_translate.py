@@ -15,13 +15,13 @@ from pictures_by_hand import noise
 from scipy.ndimage import correlate
 from test_docs import fences
 
+from figura.base.dotted_keys import leaves
 from figura.base.error_collector import ErrorCollector
 from figura.base.errors import UserError
 from figura.base.exit_status import run
 from figura.base.yaml12 import read_yaml, to_yaml
 from figura.commands.translate.command import main, translated
 from figura.engine.build import build_schedule
-from figura.recipe.dotted_keys import leaves
 from figura.recipe.load import check_recipe
 from figura.recipe.types import LOSS, build
 from models.super_resolution.translate_basicsr import NETWORKS, OWN

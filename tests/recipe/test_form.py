@@ -7,8 +7,8 @@ import pytest
 from dvc.utils.hydra import apply_overrides
 from dvc.utils.serialize import load_yaml
 
+from figura.base.dotted_keys import leaves
 from figura.base.yaml12 import read_yaml
-from figura.recipe.dotted_keys import leaves
 
 ROOT = Path(__file__).parents[2]
 FILES = [ROOT / "params.yaml", *sorted((ROOT / "recipes").rglob("*.yaml"))]

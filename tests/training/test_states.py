@@ -17,11 +17,11 @@ import toy_pairs
 from trainings import QUIET, Killed, contents, fit, iterations_of
 from two_processes import run_in_two
 
+from figura.base.dotted_keys import leaves
 from figura.base.errors import UserError
 from figura.base.yaml12 import parse_yaml
 from figura.engine.build import build_callbacks
 from figura.interfaces import Callback
-from figura.recipe.dotted_keys import leaves
 from figura.recipe.prefix import Prefixes, digest
 from figura.recipe.resolved import resolved
 from figura.recipe.schema import RESULT_SECTIONS

@@ -6,11 +6,11 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from figura.base.dotted_keys import leaves
 from figura.base.error_collector import shown
 from figura.base.errors import UserError
 from figura.base.files import read_json, read_text
 from figura.base.yaml12 import LARGEST, parse_yaml
-from figura.recipe.dotted_keys import leaves
 
 TAG = re.compile(r"!!(?:float|int|bool|str)\b")
 """YAML 1.1 needs one for `1e-4`, YAML 1.2 does not."""

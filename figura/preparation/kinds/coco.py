@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from figura.base.dotted_keys import value_at
 from figura.base.errors import UserError
 from figura.formats.coco import file_name_of
 from figura.formats.exports import Export, open_export
@@ -122,7 +123,10 @@ class _Groups:
             shows: list[Any] = [whole_number(known.get("person_id"))]
         else:
             name = str(file_name_of(known))
-            value = _first_group(self.by_name, name) if self.by_name else _value(known, self.coco.group_by)
+            if self.by_name:
+                value: Any = _first_group(self.by_name, name)
+            else:
+                value = value_at(known, self.coco.group_by) if self.coco.group_by else None
             self.grouped += value not in (None, "")
             stated = next((one for key in _VIDEO if (one := known.get(key)) is not None), None)
             if (video := stated if isinstance(stated, (int, str)) else video_of(name)) is not None:
@@ -174,11 +178,3 @@ def _name_rule(group_by: str | None, key: str) -> re.Pattern[str] | None:
     except re.error as error:
         raise UserError(f"{key}.group_by: found {group_by!r}; no regular expression: {error}") from error
     return by_name
-
-
-def _value(record: Mapping[str, Any], dotted: str | None) -> Any:
-    """Return the value at a dotted key, or None."""
-    value: Any = record if dotted else None
-    for part in (dotted or "").split("."):
-        value = value.get(part) if isinstance(value, Mapping) else None
-    return value

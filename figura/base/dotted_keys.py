@@ -4,6 +4,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 
+def value_at(content: Any, key: str) -> Any:
+    """Return the value at a dotted key; None if there is none."""
+    for part in key.split("."):
+        content = content.get(part) if isinstance(content, Mapping) else None
+    return content
+
+
 def leaves(section: Mapping[Any, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Yield the values inside nested maps with their dotted keys; a list or an empty map is a value."""
     for key, value in section.items():
