@@ -190,6 +190,11 @@ def _sha256(path: Path, *version: int) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def md5(content: bytes) -> str:
+    """Return the MD5 of a content, by which DVC names it."""
+    return hashlib.md5(content, usedforsecurity=False).hexdigest()
+
+
 def git(*arguments: str) -> str | None:
     """Return what a git command prints, or None if it fails."""
     try:

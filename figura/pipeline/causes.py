@@ -3,13 +3,12 @@
 import json
 import os
 from collections.abc import Iterator, Mapping
-from hashlib import md5
 from pathlib import Path
 from typing import Any
 
 from figura.base.dotted_keys import value_at
 from figura.base.errors import UserError
-from figura.base.files import git
+from figura.base.files import git, md5
 from figura.base.yaml12 import read_yaml
 from figura.pipeline.calls import stage
 from figura.pipeline.dag import PIPELINE, Instance, instances
@@ -89,7 +88,7 @@ def _code(instance: Instance, before: Mapping[str, str | None]) -> Iterator[str]
     if manifest is None or not manifest.is_file():
         return
     text = manifest.read_bytes()
-    if _md5(text) == before.get(manifest.as_posix()):
+    if md5(text) == before.get(manifest.as_posix()):
         return
     if manifest.as_posix() not in before:
         yield f"code: {manifest} (new)"
@@ -140,12 +139,8 @@ def commits_with(manifest: Path, digest: str | None) -> Iterator[str]:
     """Yield the commits, the latest first, that gave a manifest the content with this MD5."""
     for commit in (git("log", f"-{COMMITS}", "--format=%H", "--", manifest.as_posix()) or "").split():
         text = git("show", f"{commit}:./{manifest.as_posix()}")
-        if text is not None and _md5(text.encode()) == digest:
+        if text is not None and md5(text.encode()) == digest:
             yield commit
-
-
-def _md5(text: bytes) -> str:
-    return md5(text, usedforsecurity=False).hexdigest()
 
 
 def _data(instance: Instance, before: Mapping[str, str | None], lock: Lock) -> Iterator[str]:

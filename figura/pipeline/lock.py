@@ -1,12 +1,12 @@
 """`dvc.lock`: what each stage read and wrote at its last run."""
 
-import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from figura.base.errors import UserError
+from figura.base.files import md5
 from figura.base.yaml12 import parse_yaml, refuse_conflicts
 
 LOCK = Path("dvc.lock")
@@ -49,5 +49,5 @@ def outputs(lock: str, where: str, prefix: str = "") -> dict[str, str]:
 def folder_md5(folder: Path) -> str:
     """Return the `md5` of a folder as in `dvc.lock`."""
     paths = sorted((path.relative_to(folder).as_posix(), path) for path in folder.rglob("*") if path.is_file())
-    files = [{"md5": hashlib.md5(path.read_bytes()).hexdigest(), "relpath": name} for name, path in paths]
-    return hashlib.md5(json.dumps(files, sort_keys=True).encode()).hexdigest() + ".dir"
+    files = [{"md5": md5(path.read_bytes()), "relpath": name} for name, path in paths]
+    return md5(json.dumps(files, sort_keys=True).encode()) + ".dir"

@@ -17,7 +17,6 @@ import os
 import sys
 from collections.abc import Iterator
 from functools import cache
-from hashlib import md5
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -69,7 +68,7 @@ def _readers() -> list[str]:
 
 
 def _write_all() -> list[Path]:
-    from figura.base.files import write_text
+    from figura.base.files import md5, write_text
     from figura.base.yaml12 import read_yaml
     from figura.pipeline.closure import SUFFIXES, top_of
     from figura.pipeline.dag import instances
@@ -94,7 +93,7 @@ def _write_all() -> list[Path]:
     for path in changed:
         path.parent.mkdir(exist_ok=True)
         write_text(path, contents[path])
-        write_text(KEPT / md5(contents[path].encode(), usedforsecurity=False).hexdigest(), contents[path])
+        write_text(KEPT / md5(contents[path].encode()), contents[path])
     for folder in {dep for instance in found for dep in instance.deps if dep.startswith("weights/")}:
         if not os.path.exists(folder):  # of a new recipe without files
             os.makedirs(folder)

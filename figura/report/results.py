@@ -1,12 +1,11 @@
 """The files that a stage computes from a dump: figures as JSON, and pictures."""
 
-import hashlib
 import json
 import shutil
 from pathlib import Path
 
 from figura.base.error_collector import ErrorCollector
-from figura.base.files import tidy, write_text
+from figura.base.files import md5, tidy, write_text
 from figura.dump import EXAMPLES, Dump
 from figura.recipe.check_metrics import GAINS
 from figura.recipe.schema import Recipe
@@ -38,7 +37,8 @@ def write_results(recipe: Recipe, dump: Dump, metrics: Path, plots: Path, header
     figures |= {GAINS: better} if better else {}
     shutil.rmtree(plots, ignore_errors=True)
     mark = f"{dump.trial}: " if dump.trial else ""
-    header = f"{mark}{header}  dump {hash_of(dump.read(EXAMPLES))[:8]}"
+    # the hash identifies a model, and unlike a commit, is the same for equal results
+    header = f"{mark}{header}  dump {md5(dump.read(EXAMPLES))[:8]}"
     draw_pictures(recipe, dump, plots / "pictures", header, errors=errors)
     full = metrics.parent / "full" / metrics.name
     for path, content in ((full, figures), (metrics, summary)):
@@ -54,8 +54,3 @@ def write_results(recipe: Recipe, dump: Dump, metrics: Path, plots: Path, header
         shown = ", ".join([one for one in values if not one.split()[0].endswith((".low", ".high"))][:MOST_SHOWN])
         print(f"{mark}metrics.summary: none of its metrics could be computed; {full} has others, such as {shown}")
     errors.raise_any()
-
-
-def hash_of(table: bytes) -> str:
-    """Return the MD5 of a dump's table: it identifies a model, and unlike a commit, is the same for equal results."""
-    return hashlib.md5(table, usedforsecurity=False).hexdigest()

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from figura.base.errors import UserError, printable
-from figura.base.files import git
+from figura.base.files import git, md5
 from figura.commands import parser_of
 from figura.commands.why import chosen_stages, lines, only_code
 from figura.pipeline.accepted import Acceptance, acceptances, manifests_in, write
@@ -77,11 +77,11 @@ def main(arguments: list[str]) -> None:
 def _accept(instance: Instance, count: int, worktrees: "Worktrees") -> Acceptance:
     """Compare the two codes of a stage; if all is equal, record it. Raises UserError if anything differs."""
     from figura.commands.accept.samples import compare_samples
-    from figura.commands.accept.sides import Side, md5_of
+    from figura.commands.accept.sides import Side
     from figura.commands.accept.trainings import compare_trainings
 
     manifest, lock = Path(str(instance.manifest)), read_lock()
-    before, now = manifests_in(lock, instance.name)[manifest.as_posix()], md5_of(manifest)
+    before, now = manifests_in(lock, instance.name)[manifest.as_posix()], md5(manifest.read_bytes())
     earlier = acceptances(lock).get(instance.name)
     old, commit = worktrees.code_of(manifest, [earlier.made, before] if earlier else [before])
     sides = old, Side(Path.cwd(), sys.executable, "today's code")
@@ -92,7 +92,7 @@ def _accept(instance: Instance, count: int, worktrees: "Worktrees") -> Acceptanc
         else:
             replayed = compare_samples(instance, sides, Path(scratch))
     refresh()
-    if md5_of(manifest) != now:
+    if md5(manifest.read_bytes()) != now:
         raise UserError("its code has changed meanwhile; try again")
     record(instance.name)
     at = (git("describe", "--always", "--dirty= with changes", "--abbrev=12", "--exclude=*") or "none").strip()

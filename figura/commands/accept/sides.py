@@ -7,12 +7,11 @@ import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from hashlib import md5
 from pathlib import Path
 from typing import Any
 
 from figura.base.errors import UserError, one_line
-from figura.base.files import git, write_text
+from figura.base.files import git, md5, write_text
 from figura.pipeline.calls import PREFIX
 from figura.pipeline.causes import commits_with
 from figura.pipeline.lock import LOCK
@@ -73,7 +72,7 @@ class Worktrees(ExitStack):
             root = self.folder / commit[:12] / (git("rev-parse", "--show-prefix") or "").strip()
             if root not in self.errors:
                 self.errors[root] = self._check_out(root, commit)
-            if (root / manifest).is_file() and md5_of(root / manifest) == digest:
+            if (root / manifest).is_file() and md5((root / manifest).read_bytes()) == digest:
                 return Side(root, self.python, f"the code of {commit[:12]}"), commit[:12]
             why = (
                 f"commit {commit[:12]} has it as {LOCK} names it, but its code gives another one here"
@@ -97,8 +96,3 @@ def _worktree(*arguments: str) -> str:
 def _run(command: list[str], folder: Path | None = None) -> str:
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     return f": {one_line(done.stderr.strip())}" if done.returncode else ""
-
-
-def md5_of(path: Path) -> str:
-    """Return the MD5 of a file, as in the lock file."""
-    return md5(path.read_bytes(), usedforsecurity=False).hexdigest()
