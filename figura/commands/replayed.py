@@ -33,13 +33,14 @@ from figura.training.trainer import Trainer
 
 NEVER = 10**9
 LISTED = 5  # things that are not finite
+RUNTIME = {"workers": 0, "log_every": NEVER, "resume_every": NEVER, "progress": False, "timing": False, "trackers": []}
+"""Of a training that is only looked at."""
 NONE = {"none": {"type": "none"}}
 UNREAD: dict[str, Any] = {
     "evaluate": {"batch_size": 1, "inputs": {}, "modes": {"none": {"injectors": NONE, "save": {}}}},
     "metrics": {"bootstrap": 1, "confidence": 0.5, "scores": NONE},
-    "runtime": {"workers": 0, "log_every": NEVER, "resume_every": NEVER, "progress": False, "timing": False,
-        "trackers": []},
-}  # fmt: skip
+    "runtime": RUNTIME,
+}
 """Sections that no training depends on, which `live/recipe.yaml` lacks."""
 Losses = dict[tuple[int, str], np.float32]
 """The raw value of each loss, by iteration and name."""

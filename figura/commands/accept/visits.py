@@ -20,7 +20,7 @@ from accelerate.state import AcceleratorState
 from figura.base.checksums import damage, write_sums
 from figura.base.files import read_json, read_text, write_text
 from figura.base.yaml12 import to_yaml
-from figura.commands.replayed import NEVER
+from figura.commands.replayed import RUNTIME
 from figura.engine.weights import load_weights
 from figura.interfaces import Row
 from figura.recipe import trial
@@ -38,7 +38,6 @@ from figura.training.trainer import Trainer
 
 FEW = 4
 """States of which no knot is near that are visited."""
-RUNTIME = {"workers": 0, "log_every": NEVER, "resume_every": NEVER, "progress": False, "timing": False, "trackers": []}
 Span = tuple[int, int]
 
 
