@@ -259,7 +259,7 @@ class _Signals:
         if self.received[-1] == signal.SIGINT:
             return KeyboardInterrupt()
         name = signal.Signals(self.received[-1]).name
-        is_stage = Path(sys.argv[0]).name != "figura"  # else a command
+        is_stage = not sys.argv[0].startswith("figura ")  # else a command, as `figura.command` names it
         return Interrupted(name + f"; this stage begins again at the next `{REPRO}`" * is_stage)
 
     def unraisable(self, unraisable: "sys.UnraisableHookArgs") -> None:

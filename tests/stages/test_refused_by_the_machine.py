@@ -200,7 +200,7 @@ def test_what_removes_semaphores_lives_through_a_signal_to_all():
     [
         ("SIGINT", "train.py", 130, "error: interrupted\n"),
         ("SIGTERM", "train.py", 75, "interrupted: SIGTERM; this stage begins again at the next `dvc repro`\n"),
-        ("SIGTERM", "bin/figura", 75, "interrupted: SIGTERM\n"),
+        ("SIGTERM", "figura predict", 75, "interrupted: SIGTERM\n"),
     ],
 )
 def test_what_fails_because_a_signal_stopped_it_halfway_is_an_interruption(number, name, status, line):
