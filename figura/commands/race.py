@@ -3,9 +3,10 @@
 At each rung, a number of iterations, the settings that are left are experiments of DVC with `train.steps` of the rung,
 judged on the validation data. A setting stops if it is not in the better half, and worse than the best by more than
 `--margin`, by the paired comparison of `figura compare`, corrected for the choice of the best. The others go on from
-their states. Those that reach the whole length are judged once more, and the best becomes a plain experiment of its
-recipe. `-S` is that of `dvc exp run --queue`; `-S seed=1,2,3` trains each setting with several seeds. What DVC prints
-goes to stderr. docs/sweeps.md explains races.
+their states; schedules in shares (`end: 100%`) end at the rung, and from where they differ, the next one trains anew.
+Those that reach the whole length are judged once more, and the best becomes a plain experiment of its recipe. `-S` is
+that of `dvc exp run --queue`; `-S seed=1,2,3` trains each setting with several seeds. What DVC prints goes to stderr.
+docs/sweeps.md explains races.
 """
 
 import math
