@@ -3,10 +3,9 @@
 At each rung, a number of iterations, the settings that are left are experiments of DVC with `train.steps` of the rung,
 judged on the validation data. A setting stops if it is not in the better half, and worse than the best by more than
 `--margin`, by the paired comparison of `figura compare`, corrected for the choice of the best. The others go on from
-their states; schedules in shares (`end: 100%`) end at the rung, and from where they differ, the next one trains anew.
-Those that reach the whole length are judged once more, and the best becomes a plain experiment of its recipe. `-S` is
-that of `dvc exp run --queue`; `-S seed=1,2,3` trains each setting with several seeds. What DVC prints goes to stderr.
-docs/sweeps.md explains races.
+their states. Those that reach the whole length are judged once more, and the best becomes a plain experiment of its
+recipe. `-S` is that of `dvc exp run --queue`; `-S seed=1,2,3` trains each setting with several seeds. What DVC prints
+goes to stderr. docs/sweeps.md explains races.
 """
 
 import math
@@ -64,7 +63,8 @@ def main(arguments: list[str]) -> None:
         print(f"{file}: evaluate.data has no split of its own, so the winner's metrics are those it was chosen by")
     for rung in rungs:
         if len(settings) > 1:
-            extra = [f"{file}:{one}" for one in (f"train.steps={rung}", *judged)]
+            length = f"train.steps={rung}", f"++train.shares_of={recipe.train.steps}"  # schedules of the whole length
+            extra = [f"{file}:{one}" for one in (*length, *judged)]
             runs = {
                 setting: {f"{name}-at-{rung}": [*overrides, *extra] for name, overrides in seeds.items()}
                 for setting, seeds in settings.items()

@@ -208,6 +208,7 @@ class Train(Section):
 
     steps: Count | None = None
     epochs: Count | None = None
+    shares_of: Count | None = Field(default=None, exclude=True, description="iterations, 100 %; left out: steps")
     precision: Precision = Field(default="no", description="of networks; losses are float32 (engine/precision.py)")
     ema: Ema | None = None
     init_from: InitFrom | None = None

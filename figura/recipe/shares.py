@@ -1,4 +1,8 @@
-"""Times as shares of a training: `end: 100%` is the iteration `train.steps`, so that schedules follow its length."""
+"""Times as shares of a training: `end: 100%` is the iteration `train.steps`, so that schedules follow its length.
+
+`train.shares_of` is another number of iterations to take shares of: a training that ends early has the schedules of a
+whole one.
+"""
 
 import re
 from typing import Any
@@ -11,7 +15,7 @@ FORM = r"^\d+(\.\d+)?%$"
 def in_iterations(content: dict[str, Any], errors: ErrorCollector) -> dict[str, Any]:
     """Return a recipe's content with iterations, rounded, in place of shares; `errors` gets those without `steps`."""
     train = content.get("train")
-    steps = train.get("steps") if isinstance(train, dict) else None
+    steps = train.get("shares_of", train.get("steps")) if isinstance(train, dict) else None
 
     def counted(value: Any, key: str) -> Any:
         if isinstance(value, dict):
@@ -20,7 +24,7 @@ def in_iterations(content: dict[str, Any], errors: ErrorCollector) -> dict[str, 
             return [counted(part, f"{key}.{index}") for index, part in enumerate(value)]
         if not isinstance(value, str) or not re.match(FORM, value):
             return value
-        if not isinstance(steps, int) or key == ".train.steps":
+        if not isinstance(steps, int) or key in (".train.steps", ".train.shares_of"):
             errors.add(key.lstrip("."), f"found {value!r}, a share of `train.steps`, which is no number of iterations")
             return value
         return round(float(value[:-1]) / 100 * steps)

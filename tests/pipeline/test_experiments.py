@@ -81,6 +81,15 @@ def trained(project: Project) -> dict[str, str]:
 
 def test_the_winner_of_a_race_has_the_files_of_a_plain_training(project: Project) -> None:
     recipe, share = "recipes/pix2pix.yaml", {"FIGURA_STATES": ""}  # beside DVC's cache
+    falls = {
+        "type": "Linear",
+        "start": "40%",
+        "end": "100%",
+        "from": 1.0,
+        "to": 0.0,
+    }  # of 12 iterations, not of the rung
+    project.set(recipe, {f"steps.{step}.lr_schedule": falls for step in ("D", "G")})
+    project.commit("schedules in shares")
     grid = ["--rungs", "4", "--margin", "0.01", "-S", "losses.G_L1.weight=none,2,1e38"]  # refused, good, and far worse
     done = project.run("figura", "race", "--recipe", "pix2pix", "--metric", "psnr", *grid, **share)
     winner = "race-pix2pix-losses.G_L1.weight=2"

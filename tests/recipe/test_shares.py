@@ -9,6 +9,8 @@ from figura.base.errors import UserError
 
 SCHEDULE = {"type": "Linear", "start": "12.5%", "end": "100%", "from": 1.0, "to": 0.0}
 
+EARLY = {"train__steps": 8, "train__shares_of": 16}
+
 
 def _shared(**changes: Any) -> dict[str, Any]:
     return {
@@ -28,9 +30,20 @@ def test_a_share_is_that_of_the_steps_rounded(steps: int, start: int, after: int
     assert (recipe.losses["distance"].after, recipe.train.evaluate_every) == (after, every)
 
 
+def test_a_training_that_ends_early_has_the_schedules_of_the_whole_one() -> None:
+    whole, early = (toy.checked(_shared(**changes)) for changes in ({"train__steps": 16}, EARLY))
+    assert early.train.steps == 8
+    assert early.steps["painter"].lr_schedule == whole.steps["painter"].lr_schedule
+    assert early.model_dump()["train"] | {"steps": 16} == whole.model_dump()["train"]  # so their states are shared
+
+
 @pytest.mark.parametrize(
     ("changes", "key"),
-    [({"train__steps": None, "train__epochs": 2}, "lr_schedule.start"), ({"train__steps": "50%"}, "")],
+    [
+        ({"train__steps": None, "train__epochs": 2}, "lr_schedule.start"),
+        ({"train__steps": "50%"}, ""),
+        (EARLY | {"train__shares_of": "200%"}, ""),
+    ],
 )
 def test_a_share_needs_a_number_of_steps(changes: dict[str, Any], key: str) -> None:
     with pytest.raises(UserError, match=rf"{key}: found '\d.*%', a share of `train.steps`"):
