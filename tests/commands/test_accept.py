@@ -70,10 +70,12 @@ class Compared:
     def __init__(self, folder: Path) -> None:
         self.folder, self.recipe, self.run = folder, folder / "recipe.yaml", folder / "run"
         content = toy.changed(CHANGES)
-        self.recipe.write_text(to_yaml(content))
+        (folder / "base.yaml").write_text(to_yaml(content))
+        inherited = {name: {"extends": f"base.yaml#{name}"} for name in ("losses", "steps", "evaluate")}
+        self.recipe.write_text(to_yaml(content | inherited))
         trainer = trained(self.run, CHANGES)
         write_dump(trainer.recipe, dict(trainer.networks.ema), self.run / "dump")
-        self.plan = Plan(content, self.recipe, self.run, COUNT, folder / "plan")
+        self.plan = Plan(self.recipe, self.run, COUNT, folder / "plan")
         self.old = {
             stage: self.done(stage, side(ROOT), folder / "old" / stage) for stage in ("train", "eval_dump", "metrics")
         }

@@ -12,6 +12,7 @@ from figura.base.yaml12 import read_yaml, to_yaml
 from figura.commands.accept.differences import in_folders
 from figura.commands.accept.sides import Side
 from figura.pipeline.dag import Instance
+from figura.recipe.expansion import read_recipe
 from figura.recipe.trial import AVERAGED, GRID
 
 BATCHES = 3  # of an evaluation, at random, beside the first
@@ -75,7 +76,7 @@ def _sample(script: str, words: list[str], folder: Path) -> Sample:
 
 def _smaller(recipe: Path, folder: Path) -> str:
     """Write a recipe with small grids and averages, and without times, which never repeat; return its path."""
-    content = read_yaml(recipe)
+    content = read_recipe(recipe)
     evaluate: dict[str, Any] = content["evaluate"] | {"timing": False}
     for section, key, most in (("grids", "size", GRID), ("averages", "examples", AVERAGED)):
         entries = evaluate.get(section) or {}

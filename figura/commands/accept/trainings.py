@@ -8,7 +8,6 @@ from safetensors.torch import load_file
 
 from figura.base.errors import UserError
 from figura.base.files import read_json
-from figura.base.yaml12 import read_yaml
 from figura.commands.accept.differences import in_folders, in_iterations, in_tensors, in_values
 from figura.commands.accept.sides import Side
 from figura.commands.accept.visits import Plan, Visit
@@ -26,7 +25,7 @@ def compare_trainings(instance: Instance, sides: Sides, scratch: Path, count: in
         UserError: anything differs, or one of the codes cannot run.
     """
     recipe, run = map(Path, instance.command[-2:])
-    plan = Plan(read_yaml(recipe), recipe, run, count, scratch)
+    plan = Plan(recipe, run, count, scratch)
     spans = ", ".join(f"{one.start + 1} to {one.stop}" for one in plan.visits)
     print(f"{instance.name}: iterations {spans} of {plan.last}", flush=True)
     folders = [scratch / "visits" / name for name in ("old", "new")]

@@ -24,6 +24,7 @@ from figura.commands.replayed import RUNTIME
 from figura.engine.weights import load_weights
 from figura.interfaces import Row
 from figura.recipe import trial
+from figura.recipe.expansion import read_recipe
 from figura.recipe.gates import iterations
 from figura.recipe.load import check_recipe
 from figura.recipe.prefix import Prefixes
@@ -76,15 +77,14 @@ class Plan:
     """What to visit of a training, and the states to begin with, in folders below `scratch`.
 
     Args:
-        content: of the recipe.
         path: of the recipe.
         run: folder of the run.
         count: iterations in a span.
         scratch: an empty folder on the same disk, for hard links.
     """
 
-    def __init__(self, content: dict[str, Any], path: Path, run: Path, count: int, scratch: Path) -> None:
-        self.content = content | {"runtime": RUNTIME}
+    def __init__(self, path: Path, run: Path, count: int, scratch: Path) -> None:
+        self.content = read_recipe(path) | {"runtime": RUNTIME}
         recipe = check_recipe(self.content, path)
         self.scratch, self.run, self.inside = scratch, run, trial.scratch(Path(), recipe)
         self.processes = _processes(run / self.inside / "live/log.jsonl")
@@ -100,7 +100,7 @@ class Plan:
         ]
         self.last = trainer.last
         states = dict(self._states(trainer))
-        knots = {*_knots(trainer, content), *(int(rows["step"].max()) for rows in read_histories(run))}
+        knots = {*_knots(trainer, self.content), *(int(rows["step"].max()) for rows in read_histories(run))}
         del trainer
         gc.collect()  # it holds memory of the GPU that both codes need
         torch.cuda.empty_cache()
