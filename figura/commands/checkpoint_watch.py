@@ -107,7 +107,7 @@ def read_evaluations(path: Path) -> list[dict[str, str]]:
     Raises:
         UserError: the file is damaged, or has no column `checkpoint`.
     """
-    advice = "it is damaged, or not a table of evaluations; choose another --output"
+    advice = "it is damaged, or not a table of evaluations; choose another OUTPUT"
     return read_rows(path, "checkpoint", advice) if path.exists() else []
 
 

@@ -197,7 +197,7 @@ def with_painter(folder, network, **entry):
     [
         ({"kind": "branch", "axis": 0, "limit": 6}, "what it computes depends on the number of examples"),
         ({"kind": "svd"}, "torch.onnx: No ONNX function found for <OpOverload(op='aten._linalg_svd'"),
-        ({"kind": "nan"}, "PyTorch gives NaN in image for examples of evaluate.data"),
+        ({"kind": "nan"}, "PyTorch gives NaN in image for these examples"),
     ],
 )
 def test_what_has_no_file_is_told_in_a_line(network, said, tmp_path, capsys):

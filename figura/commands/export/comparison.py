@@ -55,7 +55,7 @@ def compare(module: Exportable, tensors: Mapping[str, Tensor], path: Path, form:
     with evaluating(module):
         expected = ours()
         if bad := [name for name, value in expected.items() if np.isnan(value).any()]:
-            raise UserError(f"PyTorch gives NaN in {', '.join(bad)} for examples of evaluate.data")
+            raise UserError(f"PyTorch gives NaN in {', '.join(bad)} for these examples")
         try:
             if form == "onnx":
                 theirs = _of_onnx(path, tensors)
