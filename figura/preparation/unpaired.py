@@ -1,7 +1,7 @@
 """Prepare a dataset of two sets of pictures, A and B, that belong to no pairs."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -76,12 +76,28 @@ class UnpairedPreparation(PicturePreparation):
             frames = ((video, split_of(file)) for file in files if (video := video_of(file)))
             self.notes += drawn_apart(frames, OF_ONE_VIDEO)
             bring = partial(_bring, found[0] / part, root, self.folder, side)
-            for file, split, outcome in self.in_threads(files, split_of, bring, f"read {part}"):
+            once = self._once(files, found[0] / part, root, side, split_of)
+            for file, split, outcome in self.in_threads(once, split_of, bring, f"read {part}"):
                 if isinstance(outcome, Rejected):
                     self.reject(split, outcome)
                     continue
                 self.statistics[split].add(side, outcome.pixels)
                 self.count_reading(split, f"{side}/{file}", outcome.done, outcome.suspicions)
+
+    def _once(
+        self, files: Sequence[str], folder: Path, root: Path, side: str, split_of: Callable[[str], str]
+    ) -> list[str]:
+        """Return the files without links to earlier ones, which are rejected."""
+        first: dict[Path, str] = {}
+        for file in files:
+            try:
+                path = inside(folder, file, root)
+            except UnusableError:  # which `_bring` tells
+                path = folder / file
+            if (before := first.setdefault(path, file)) != file:
+                detail = f"{side}/{file} is the file of {side}/{before}"
+                self.reject(split_of(file), Rejected(split_of(file), f"{side}/{file}", "image file used twice", detail))
+        return list(first.values())
 
     def finish(self) -> None:
         """Write `plots/unpaired.png`, and what every preparation writes."""

@@ -122,6 +122,18 @@ def records(split, section):
     return list(read_records(PREPARED / f"{split}.json", section))
 
 
+def test_a_picture_without_a_pair_counts_once():
+    for side in "AB":
+        for number in range(4):
+            write_picture(f"raw/train{side}/{number}.png", number)
+    Path("raw/trainA/4.png").symlink_to("1.png")
+    Path("raw/trainA/5.png").symlink_to("../trainB/1.png")  # of the other side
+    write_params("unpaired", train="train", shares={"validation": 0.4})
+    assert run(prepare.main, ["mine"]) == 0
+    listed = [(row["file"], row["reason"], row["detail"]) for row in rows(PREPARED / "rejected.csv")]
+    assert listed == [("a/4.png", "image file used twice", "a/4.png is the file of a/1.png")]
+
+
 def test_a_pair_counts_once():
     for number in range(6):
         write_picture(f"raw/train/{number}.png", number)
