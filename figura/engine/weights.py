@@ -32,8 +32,9 @@ class Pretrained(Protocol):
 
 
 def save_weights(network: nn.Module, path: Path) -> None:
-    """Write a network's parameters and persistent buffers by name, atomically."""
-    tensors = {name: tensor.detach().contiguous().cpu() for name, tensor in network.state_dict().items()}
+    """Write a network's parameters and persistent buffers by name, atomically; one with several names, under each."""
+    # copies: safetensors refuses tensors that share memory, such as tied weights
+    tensors = {name: one.detach().to("cpu", copy=True).contiguous() for name, one in network.state_dict().items()}
     with replacing(path) as temporary:
         save_tensors(tensors, temporary)
 

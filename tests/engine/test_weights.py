@@ -33,6 +33,20 @@ def test_weights_and_buffers_come_back(tmp_path):
     assert os.listdir(tmp_path / "model") == ["n.safetensors"]
 
 
+def test_tied_weights_are_written_under_both_names(tmp_path):
+    source, target = network(2), network(2)
+    for one in (source, target):
+        one.append(nn.Linear(2, 2))
+        one[2].weight = one[0].weight
+    save_weights(source, tmp_path / "n.safetensors")
+    written = load_file(tmp_path / "n.safetensors")
+    assert torch.equal(written["0.weight"], source[0].weight)
+    assert torch.equal(written["2.weight"], source[0].weight)
+    load_weights(target, tmp_path / "n.safetensors")
+    assert target[2].weight is target[0].weight
+    assert torch.equal(target[0].weight, source[0].weight)
+
+
 def test_weights_that_do_not_fit_are_all_listed(tmp_path):
     path = tmp_path / "n.safetensors"
     save_file({"0.weight": torch.zeros(4, 2), "0.bias": torch.zeros(3), "extra": torch.zeros(1)}, path)
