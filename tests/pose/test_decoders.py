@@ -22,7 +22,7 @@ from models.pose.decode.cifdet import CifDetDecoder, suppressions
 from models.pose.decode.decoding import FindObjects, FindPeople
 from models.pose.decode.grow_poses import grow_connection, index
 from models.pose.decode.injectors import Overlays
-from models.pose.decode.occupancy import empty_grid, is_occupied, mark
+from models.pose.decode.occupancy import empty_grid, is_occupied, mark, without_duplicates
 from models.pose.encoders import Caf, Cif, CifDet
 
 ROOT = Path(__file__).parents[2]
@@ -139,6 +139,16 @@ def test_golden_occupancy():
     inside = [x for x in places if is_occupied(occupied, 1, x, 50.0)]
     assert (min(inside), max(inside)) == (46, 53.75)
     assert not any(is_occupied(occupied, 0, x, 50.0) for x in places)
+
+
+def test_a_duplicate_that_loses_all_of_its_joints_is_dropped_at_any_threshold():
+    """The second pose's only joint is where the first has one: times 1e-5 it is below the threshold of joints."""
+    poses = np.zeros((3, 2, 4))
+    poses[0, 0] = 50.0, 50.0, 0.5, 4.0
+    poses[1, 0] = 51.0, 50.0, 0.9, 4.0
+    poses[2, 1] = 10.0, 90.0, 0.4, 4.0
+    kept = without_duplicates(poses, empty_grid(2, 97, 129), 0.15, 0.0)
+    np.testing.assert_array_equal(kept[:, :, 2], [[0.9, 0], [0, 0.4]])
 
 
 def grown(candidates, x, y, scale, factor=1.0, blend=True):

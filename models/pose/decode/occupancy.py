@@ -92,7 +92,7 @@ def without_duplicates(poses: Floats, occupied: Grid, keypoint_threshold: float,
 
     If several poses have a joint of one type at the same position, only the pose with the highest mean confidence keeps
     it (missing joints count as 0). Joints of at most `keypoint_threshold` become missing. Poses below
-    `instance_threshold` are dropped. Overwrites `occupied`.
+    `instance_threshold` or without joints are dropped. Overwrites `occupied`.
     """
     occupied[:] = 0
     poses = poses[np.argsort(-poses[:, :, 2].mean(axis=1), kind="stable")]
@@ -100,4 +100,5 @@ def without_duplicates(poses: Floats, occupied: Grid, keypoint_threshold: float,
     poses[poses[:, :, 2] <= keypoint_threshold] = 0
     means = poses[:, :, 2].mean(axis=1)
     order = np.argsort(-means, kind="stable")
-    return np.ascontiguousarray(poses[order[means[order] >= instance_threshold]])
+    kept = (means >= instance_threshold) & (means > 0)
+    return np.ascontiguousarray(poses[order[kept[order]]])
