@@ -278,7 +278,7 @@ class Diversity(Score):
     A mode draws each example `repeat` times. `draws` is the mean over examples of the mean over pairs of their draws,
     `to_target` of the mean over their draws. If the target is as likely as any draw, as it should be, both are equal;
     draws that are too much alike are nearer to each other than to the target. Images are in [-1, 1]. With a `mask`,
-    only its pixels count. `groups` as in `Fidelity`.
+    only its pixels count; examples whose mask is empty are left out. `groups` as in `Fidelity`.
     """
 
     def __init__(self, mode: str, image: str, target: str, mask: str | None = None, groups: str | None = None) -> None:
@@ -290,18 +290,22 @@ class Diversity(Score):
         examples = [places for places in rows.table.groupby(rows.column("index")).indices.values() if len(places) > 1]
         if not examples:
             raise NotApplicableError(f"mode {self.mode!r} draws every example once; `repeat` says how often")
-        between, away = [], []
+        between, away, groups = [], [], []
         for places in examples:
-            draws = np.stack([rows.value(int(place), self.image) for place in places])
             target = rows.value(int(places[0]), self.target)
             weight = np.ones_like(target) if self.mask is None else rows.value(int(places[0]), self.mask)
+            if not weight.any():
+                continue
+            draws = np.stack([rows.value(int(place), self.image) for place in places])
             weight = np.broadcast_to(weight, target.shape)
+            groups.append(owners[places[0]])
             pairs = [np.abs(a - b) for a, b in combinations(draws, 2)]
             between.append(np.average(np.mean(pairs, axis=0), weights=weight))
             away.append(np.average(np.abs(draws - target).mean(axis=0), weights=weight))
-        groups = [owners[places[0]] for places in examples]
+        if not groups:
+            raise NotApplicableError(f"mode {self.mode!r}: the mask {self.mask!r} is empty in all examples")
         return {
             "draws": bootstrap.estimate(np.array(between), groups=groups),
             "to_target": bootstrap.estimate(np.array(away), groups=groups),
-            "examples": len(examples),
+            "examples": len(groups),
         }

@@ -207,6 +207,21 @@ def test_diversity_of_draws_by_hand(tmp_path):
         Diversity(mode="m", image="image", target="target")(single, Bootstrap(20, 0.9, seed=0))
 
 
+def test_diversity_leaves_out_examples_whose_mask_is_empty(tmp_path):
+    """Draws of 0 and 0.4 of the first differ by 0.4; from 0.5 by 0.5 and 0.1. Nothing of the second counts."""
+    image = torch.tensor([0.0, 0.4, 0.0, 1.0]).reshape(4, 1, 1, 1).repeat(1, 3, 2, 2)
+    target, mask = torch.full((2, 3, 2, 2), 0.5), torch.tensor([1.0, 0.0]).reshape(2, 1, 1, 1).repeat(1, 1, 2, 2)
+    score = Diversity(mode="m", image="image", target="target", mask="mask")
+    dump = dump_of(tmp_path / "some", repeat=2, image=image, target=target, mask=mask)
+    found = score(dump, Bootstrap(20, 0.9, seed=0))
+    assert found["examples"] == 1
+    assert found["draws"]["value"] == pytest.approx(0.4)
+    assert found["to_target"]["value"] == pytest.approx(0.3)
+    none = dump_of(tmp_path / "none", repeat=2, image=image, target=target, mask=torch.zeros(2, 1, 2, 2))
+    with pytest.raises(NotApplicableError, match="the mask 'mask' is empty in all examples"):
+        score(none, Bootstrap(20, 0.9, seed=0))
+
+
 # --- sheets: which examples they show, and what their rows say ---
 
 SIDE = 400  # labels need one line
