@@ -72,9 +72,10 @@ class UnpairedImages(ExampleDataset):
         self.order, self.folder, self.manifest = order, Path(root, split), Manifest(Path(root))
         found = {side: self._found(side, split) for side in ("a", "b")}
         self.x, self.y = (found[side] for side in (("a", "b") if direction == "a_to_b" else ("b", "a")))
-        self.truth = {path.stem: path for path in self._found(TRUTH, split)} if truth else None
-        if self.truth is not None and (without := [path for path in self.x if path.stem not in self.truth]):
-            raise UserError(f"{self.folder / TRUTH}: has no picture {without[0].stem!r}; `truth: false` needs none")
+        self.truth = {self._name(path): path for path in self._found(TRUTH, split)} if truth else None
+        if self.truth is not None and (without := [path for path in self.x if self._name(path) not in self.truth]):
+            name = self._name(without[0])
+            raise UserError(f"{self.folder / TRUTH}: has no picture {name!r}; `truth: false` needs none")
 
     def _found(self, side: str, split: str) -> list[Path]:
         folder = self.folder / side
@@ -93,23 +94,23 @@ class UnpairedImages(ExampleDataset):
 
     def row(self, index: int) -> dict[str, int | float | str]:
         """Return the `name` of x and its `file` below the split's folder."""
-        path = self.x[index % len(self.x)].relative_to(self.folder)
-        return {"name": self._name(index), "file": path.as_posix()}
+        path = self.x[index % len(self.x)]
+        return {"name": self._name(path), "file": path.relative_to(self.folder).as_posix()}
 
-    def _name(self, index: int) -> str:
-        path = self.x[index % len(self.x)].relative_to(self.folder).with_suffix("")
-        return Path(*path.parts[1:]).as_posix()
+    def _name(self, path: Path) -> str:
+        """Return the path of a picture below its side's folder, without suffix."""
+        return Path(*path.relative_to(self.folder).with_suffix("").parts[1:]).as_posix()
 
     def example(self, index: int, random: np.random.Generator) -> Example:
         """Return example `index`; `random` draws y, the crops and the augmentation."""
         place = int(random.integers(len(self.y))) if self.order == "random" else index % len(self.y)
         path = self.x[index % len(self.x)]
         x = self._read(path)
-        truth = x if self.truth is None else self._read(self.truth[path.stem])
+        truth = x if self.truth is None else self._read(self.truth[self._name(path)])
         y = self._read(self.y[place])
         x, truth = augment(x, truth, self.augmentation, self.crop, random, ())
         y, _ = augment(y, y, self.augmentation, self.crop, random, ())
-        example: Example = {"x": normalised(x), "y": normalised(y), "index": index, "name": self._name(index)}
+        example: Example = {"x": normalised(x), "y": normalised(y), "index": index, "name": self._name(path)}
         return example | ({} if self.truth is None else {TRUTH: normalised(truth)})
 
     def _read(self, path: Path) -> NDArray[np.uint8]:

@@ -51,6 +51,17 @@ def test_an_example(folder):
     np.testing.assert_allclose(back["y"], as_read(noise(6, 8, 1)), atol=1e-7)
 
 
+def test_pictures_of_one_name_in_several_subfolders_have_truths_of_their_own(folder):
+    for number, place in enumerate(("left", "right")):
+        write(folder / f"train/a/{place}/0.png", noise(6, 8, 30 + number))
+        write(folder / f"train/truth/{place}/0.png", noise(6, 8, 40 + number))
+    dataset = sets(folder, order="listed", truth=True)
+    for index, (name, truth) in enumerate({"0": 20, "1": 21, "2": 22, "left/0": 40, "right/0": 41}.items()):
+        one = example(dataset, index)
+        assert one["name"] == name
+        np.testing.assert_allclose(one["truth"], as_read(noise(6, 8, truth)), atol=1e-7)
+
+
 def test_y_is_drawn_independently_of_x(folder):
     """Of 5 pictures each is drawn equally often beside every x: Pearson's chi square of the table, at 0.1 %."""
     dataset, counts = sets(folder), np.zeros((3, 5))
