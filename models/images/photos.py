@@ -68,6 +68,7 @@ class Photos(PhotoExamples):
         self.layout, self.direction = layout, direction
         self.channels: dict[Side, Literal[1, 3]] = {"x": x_channels, "y": y_channels}
         self.label_maps = frozenset(label_maps)
+        self._pairs_of = cache(_pairs_of)  # of this prediction: later, folders may have other files
 
     @classmethod
     def provides(cls, arguments: Mapping[str, Any]) -> tuple[str, ...]:
@@ -117,7 +118,7 @@ class Photos(PhotoExamples):
             if folder.name != parts["ab".index(self._inputs)]:
                 return []
             missing = Fault(photo.path.name, "no pair", "no image of this name in a and in b")
-            pair = _pairs_of(folder.parent).get(photo.path.stem, missing)
+            pair = self._pairs_of(folder.parent).get(photo.path.stem, missing)
             loaded = pair if isinstance(pair, Fault) else load_pair(folder.parent, pair)
         elif photo.frame is None:
             loaded = load_pair(folder, Pair(photo.name, (photo.path.name,)))
@@ -145,7 +146,6 @@ class Photos(PhotoExamples):
             )
 
 
-@cache
 def _pairs_of(folder: Path) -> dict[str, Pair | Fault]:
     """Return the pairs of two folders `a` and `b` in `folder`, by name, including unusable ones."""
     pairs, faults = find_pairs(folder, Path("/"))

@@ -39,6 +39,13 @@ def test_pairs_are_those_of_the_dataset(direction, layout, tmp_path):
         np.testing.assert_array_equal(one[name], true[name])
 
 
+def test_each_prediction_looks_into_the_folders_anew(tmp_path):
+    for name in ("1", "2"):
+        photo = write(tmp_path / f"val/a/{name}.png", A)
+        write(tmp_path / f"val/b/{name}.png", B)
+        assert [one["name"] for one in photos(layout="pairs").examples(photo)] == [name]
+
+
 def test_the_halves_of_a_frame():
     frame = np.hstack([A, B])
     photo = Photo(Path("clip.mp4"), "clip-000003", 2, frame, 3)
