@@ -64,8 +64,8 @@ class Sheet(Picture):
 class Extremes(Picture):
     """The examples with the largest or smallest value in a column of the dump, the most extreme first.
 
-    Each row shows the value, index and name of its example. `difference` names two images; their absolute difference is
-    an additional column.
+    Examples without a value are left out. Each row shows the value, index and name of its example. `difference` names
+    two images; their absolute difference is an additional column.
     """
 
     suffix = ".jpg"
@@ -87,7 +87,10 @@ class Extremes(Picture):
         if self.by not in rows.table:
             known = ", ".join(str(c) for c in rows.table if str(c).startswith("loss.")) or "no loss"
             raise NotApplicableError(f"the dump has no {self.by!r} but {known}: losses of weight 0 are not computed")
-        order = rows.column(self.by).sort_values(ascending=not self.largest, kind="stable").index[: self.count]
+        values = rows.column(self.by).dropna()
+        if values.empty:
+            raise NotApplicableError(f"no example of mode {self.mode!r} has a {self.by!r}")
+        order = values.sort_values(ascending=not self.largest, kind="stable").index[: self.count]
         places, titles = [int(place) for place in order], [*self.columns]
         cells = [[pixels_of(rows, place, column) for column in self.columns] for place in places]
         if self.difference is not None:

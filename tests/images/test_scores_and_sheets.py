@@ -267,6 +267,15 @@ def test_extremes(four, tmp_path, largest, places):
         Extremes("m", "loss.l2", ["image"], 3, largest)(four, tmp_path / "other.png")
 
 
+def test_extremes_are_of_examples_that_have_a_value(four, tmp_path):
+    four.table.loc[1, "loss.l1"] = np.nan
+    Extremes("m", "loss.l1", ["image"], 4, True)(four, tmp_path / "sheet.png")
+    assert levels(tmp_path / "sheet.png") == pytest.approx([LEVELS[place] for place in (3, 0, 2)], abs=0.01)
+    four.table["loss.l1"] = np.nan
+    with pytest.raises(NotApplicableError, match=r"no example of mode 'm' has a 'loss\.l1'"):
+        Extremes("m", "loss.l1", ["image"], 4, True)(four, tmp_path / "other.png")
+
+
 def test_the_colours_of_errors():
     zeros = np.zeros((3, 1, 3), np.float32)
     errors = np.stack([np.array([[0.0, 0.25, -2.0]], np.float32)] * 3)
