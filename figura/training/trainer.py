@@ -320,7 +320,7 @@ class Trainer:
         """Update the moving averages of networks that took a step."""
         for name, report in reports.items():
             for network in self.recipe.steps[name].trains:
-                if network in self.averages and not report.skipped:
+                if network in self.averages and report.raw and not report.skipped:  # without losses, no update
                     live = self.accelerator.unwrap_model(self.networks.live[network])
                     self.averages[network].update_parameters(live)
 

@@ -91,6 +91,13 @@ def test_the_average_of_the_weights_is_what_is_written(run, ema):
         assert (seen[-1] - average).abs().max() > 1e-3
 
 
+def test_an_iteration_without_losses_adds_nothing_to_the_average(run):
+    """Of 12 iterations, 0, 3, 6 and 9 have losses, and so an update."""
+    every = {f"losses.{name}.every": 3 for name in ("distance", "square")}
+    trainer = trained(run, every | {"train.ema": {"decay": 0.3}})
+    assert int(trainer.averages["painter"].n_averaged) == 4
+
+
 def bare_gan(count):
     painter, critic = network("painter", toy.Painter, 2), network("critic", toy.Critic)
     paint = torch.optim.Adam(painter.parameters(), lr=0.02)
