@@ -143,7 +143,8 @@ class LossLog:
             self.fetch()
             rows = _long([self.latest]) if self.latest else rows
             rows = rows[rows["loss"].map(loss_of).isin(self.select(*query))]
-        table = rows.groupby("loss", sort=False).last()[list(COLUMNS[2:])]
+        latest = rows.drop_duplicates("loss", keep="last").set_index("loss")  # `groupby.last` would skip NaN
+        table = latest.loc[rows["loss"].unique(), list(COLUMNS[2:])]
         return {str(name): {str(k): float(v) for k, v in row.items()} for name, row in table.iterrows()}
 
     def first_nonfinite(self, since: int) -> tuple[int, str] | None:

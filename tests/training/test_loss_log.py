@@ -84,6 +84,14 @@ def test_going_on_cuts_off_what_is_yet_to_come(tmp_path):
     pd.testing.assert_frame_equal(log.history(), expected)
 
 
+def test_the_latest_value_may_be_nan(tmp_path):
+    log = LossLog(tmp_path / "losses.csv", {"a": "g"}, 3)
+    log.start(0)
+    for step in (1, 2):
+        log.add(step, report(step, skipped=step == 2))
+    assert log.last()["a"] == pytest.approx({"raw": np.nan, "weight": 0.2, "weighted": np.nan}, nan_ok=True)
+
+
 def test_without_a_file_it_knows_the_latest_values_alone():
     log = LossLog(None, TAGS, 3)
     log.start(0)
