@@ -331,7 +331,8 @@ def needed(injectors: Mapping[str, Injector], outputs: Iterable[str]) -> tuple[d
 def converted(name: str, value: Any, form: str) -> Any:
     """Convert a state value of one example to a form of `predict.save`.
 
-    `image` is (3 or 1, H, W) in [-1, 1], or uint8; `mask` (1, H, W) in [0, 1]. Both become pixels, uint8 (H, W, 3).
+    `image` is (3 or 1, H, W) in [-1, 1], or uint8; `mask` (1, H, W) in [0, 1], of any type. Both become pixels, uint8
+    (H, W, 3).
     `array` becomes float32; `records` stay a list of dictionaries.
 
     Raises:
@@ -345,9 +346,11 @@ def converted(name: str, value: Any, form: str) -> Any:
     if value.ndim != 3 or value.shape[0] not in (1, 3) or value.numel() == 0:
         found = f"found the shape {tuple(value.shape)}; a picture is (3 or 1, height, width)"
         raise SettingError(f"predict.save.{name}: {found}; save it as array")
+    if form == "mask":
+        value = 2 * value.float() - 1
     if value.dtype == torch.uint8:
         return np.repeat(value.permute(1, 2, 0).cpu().numpy(), 3 // len(value), axis=2)
-    return _pixels(name, (2 * value - 1 if form == "mask" else value)[None])[0]
+    return _pixels(name, value[None])[0]
 
 
 def _pixels(name: str, images: Tensor) -> Pixels:

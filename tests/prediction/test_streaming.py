@@ -2,9 +2,10 @@ import threading
 
 import numpy as np
 import pytest
+import torch
 
 from figura.injectors.tensors import Interpolate
-from figura.prediction.runner import needed
+from figura.prediction.runner import converted, needed
 from figura.prediction.streaming import batch_by_shape, prefetch
 
 
@@ -68,3 +69,20 @@ def test_only_injectors_that_lead_to_what_is_wanted():
     chosen, names = needed(chain, ["w"])
     assert list(chosen) == ["first", "second"]
     assert names == {"x", "y", "z", "name"}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.bool, torch.uint8])
+def test_a_mask_of_any_type_is_black_and_white(dtype):
+    pixels = converted("mask", torch.tensor([[[0, 1]]]).to(dtype), "mask")
+    assert pixels.dtype == np.uint8
+    assert pixels.tolist() == [[[0] * 3, [255] * 3]]
+
+
+def test_a_mask_in_half_precision_has_the_levels_of_a_dump():
+    """0.10009765625 of 255 is level 25.52; minus 1 in bfloat16, twice of it would be -0.80078125, level 25.40."""
+    assert converted("mask", torch.tensor([[[0.1]]], dtype=torch.bfloat16), "mask")[0, 0, 0] == 26
+
+
+def test_a_picture_of_pixels_stays_as_it_is():
+    pixels = converted("image", torch.tensor([[[0, 1, 255]]], dtype=torch.uint8), "image")
+    assert pixels.tolist() == [[[0] * 3, [1] * 3, [255] * 3]]
