@@ -45,6 +45,7 @@ def late_schedules(recipe: Recipe, steps: int) -> list[str]:
     """Return warnings for schedules that are unfinished after `steps` iterations."""
     entries = {f"losses.{name}.schedule": entry.schedule for name, entry in recipe.losses.items()}
     entries |= {f"steps.{name}.lr_schedule": entry.lr_schedule for name, entry in recipe.steps.items()}
+    entries |= {f"data.train.{name}.schedule": entry.schedule for name, entry in recipe.data.train.items()}
     for name, step in recipe.steps.items():
         for injector, declared in step.injectors.items():
             for key, value in (declared.arguments.get("args") or {}).items():

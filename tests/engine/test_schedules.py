@@ -165,3 +165,5 @@ def test_schedules_that_outlast_training_are_named():
     assert late_schedules(noisy, 8) == [
         "steps.painter.injectors.paint.args.noise goes on until step 9, training ends at 8"
     ]
+    mixed = toy.checked({"data.train.ramps.schedule": ramp | {"from": 0.5}})
+    assert late_schedules(mixed, 8) == ["data.train.ramps.schedule goes on until step 9, training ends at 8"]
