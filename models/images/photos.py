@@ -124,9 +124,11 @@ class Photos(PhotoExamples):
             loaded = load_pair(folder, Pair(photo.name, (photo.path.name,)))
             if isinstance(loaded, Loaded):
                 self._check_half(photo, loaded.a)
+        elif (width := photo.frame.shape[1]) % 2:
+            size = f"{width} x {photo.frame.shape[0]}"
+            loaded = Fault(photo.path.name, "odd width", f"{size}; A and B are halves of one image")
         else:
-            middle = photo.frame.shape[1] // 2
-            loaded = Loaded(photo.frame[:, :middle], photo.frame[:, middle : 2 * middle], (), ())
+            loaded = Loaded(photo.frame[:, : width // 2], photo.frame[:, width // 2 :], (), ())
             self._check_half(photo, loaded.a)
         if isinstance(loaded, Fault):
             raise UserError(f"{photo.path}: {loaded.reason} ({loaded.detail}); predict.data.layout is pairs")

@@ -82,8 +82,10 @@ def test_pairs_that_cannot_be_read(tmp_path):
     data = photos(layout="pairs")
     with pytest.raises(UserError, match=re.escape("1.png: its half, 8 x 12 pixels, would be stretched to 16 x 12")):
         data.examples(write(tmp_path / "1.png", A))
-    with pytest.raises(UserError, match="odd width"):
-        data.examples(write(tmp_path / "1.png", np.zeros((12, 31, 3), np.uint8)))
+    odd = np.zeros((12, 31, 3), np.uint8)
+    for photo in (write(tmp_path / "1.png", odd), Photo(Path("000001"), "000001", 1, odd)):
+        with pytest.raises(UserError, match=re.escape("odd width (31 x 12; A and B are halves of one image)")):
+            data.examples(photo)
     alone = write(tmp_path / "val/a/2.png", A)
     (tmp_path / "val/b").mkdir()
     with pytest.raises(UserError, match=re.escape("missing partner (no image '2' in b)")):
