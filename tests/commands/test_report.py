@@ -124,3 +124,16 @@ def test_a_try_is_marked_and_a_recipe_without_results_says_what_is_missing(proje
     assert "Judges pictures." in text
     assert "left out: metrics/judged.json: no such file" in text
     assert "plots/judged/pictures: no pictures; run `dvc repro`" in text
+
+
+def test_a_recipe_that_extends_another_is_shown_before_it_is_trained(project: Path) -> None:
+    main(["--recipe", "toy"])
+    before = (project / "report.html").read_text()
+    write("base.yaml", RECIPE)
+    sections = ("networks", "losses", "train", "metrics")
+    names = "".join(f"{name}: {{extends: base.yaml#{name}}}\n" for name in sections)
+    write("toy.yaml", f"# A recipe <b>of a test</b>. It extends another.\nseed: 3\ndata: {{batch_size: 4}}\n{names}")
+    main(["--recipe", "toy"])
+    expected = text_of(before)[: text_of(before).index("left out")]
+    assert "net (toy.Net)" in expected
+    assert text_of((project / "report.html").read_text()).startswith(expected)

@@ -116,7 +116,7 @@ def _headlines(entry: Entry) -> Iterator[Block]:
 def _trained(entry: Entry) -> dict[str, Any]:
     """Return the recipe as it was trained, or if nothing was, the params file."""
     model = Path("runs") / entry.name / "model/recipe.yaml"
-    return read_yaml(model if model.is_file() else entry.path)
+    return read_yaml(model) if model.is_file() else read_recipe(entry.path)
 
 
 def _settings(entry: Entry) -> Iterator[Block]:
