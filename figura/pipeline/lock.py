@@ -36,7 +36,7 @@ def outputs(lock: str, where: str, prefix: str = "") -> dict[str, str]:
     content = parse_yaml(lock, f"{LOCK}{where}")
     try:
         stages = content["stages"]
-        outs = [out for name, stage in stages.items() if name.startswith(prefix) for out in stage["outs"]]
+        outs = [out for name, stage in stages.items() if name.startswith(prefix) for out in stage.get("outs") or ()]
         hashes = {out["path"]: out[out.get("hash", "md5")] for out in outs}
     except (TypeError, KeyError, AttributeError) as error:
         raise UserError(f"{LOCK}{where}: not what DVC writes: {error!r}") from None

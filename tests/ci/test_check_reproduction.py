@@ -324,6 +324,11 @@ def test_figures_of_two_processors_pass_and_those_of_a_network_that_sees_nobody_
     assert found == ["identical", "within", "violated"]
 
 
+def test_a_stage_without_outputs_is_none_of_the_gates():
+    lock = "stages: {lint: {cmd: lint, deps: [{path: models, md5: a}]}, draw: {outs: [{path: out, md5: b}]}}"
+    assert outputs(lock, " of x") == {"out": "b"}
+
+
 @pytest.mark.parametrize("value", [".nan", "[x]"])
 def test_a_hash_in_the_lock_that_is_no_text(value):
     lock = f"stages: {{prepare@people: {{outs: [{{path: data/prepared/people, md5: {value}}}]}}}}"
