@@ -99,11 +99,19 @@ def _write_all() -> list[Path]:
             os.makedirs(folder)
             Path(folder, ".gitkeep").touch()
     for path in FOLDER.glob("*.json"):
-        if path not in contents:  # of a removed stage
+        if path not in contents and _is_manifest(path):  # of a removed stage
             path.unlink()
     names = sorted(map(str, roots)), sorted(map(str, params))
     write_text(INDEX, json.dumps({"roots": names[0], "params": names[1], "seen": _seen(*names)}))
     return changed
+
+
+def _is_manifest(path: Path) -> bool:
+    """Whether a file is a manifest: a project may have had a folder `code` before."""
+    try:
+        return {"files", "packages"} <= json.loads(path.read_bytes()).keys()
+    except (ValueError, AttributeError):
+        return False
 
 
 def code_of_instance(instance: "Instance", others: list["Instance"], params: set[Path] | None = None) -> Any:

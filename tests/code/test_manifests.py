@@ -15,7 +15,7 @@ from loading import modules_loaded_by
 from figura.base.exit_status import run
 from figura.base.yaml12 import read_yaml
 from figura.pipeline.dag import Instance, instances
-from figura.pipeline.manifests import code_of_instance, order_of, settings_of
+from figura.pipeline.manifests import code_of_instance, order_of, refresh, settings_of
 from stages.code import main as write_manifests
 
 ROOT = Path(__file__).parents[2]
@@ -199,6 +199,7 @@ stages:
       params:
         - ${item.params}: [losses, steps]
 """
+GONE = '{"files": {}, "packages": {}}'
 
 
 @pytest.fixture
@@ -218,6 +219,16 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (tmp_path / name).write_text(text)
     monkeypatch.chdir(tmp_path)
     return tmp_path
+
+
+def test_only_manifests_of_removed_stages_are_removed(project: Path) -> None:
+    (project / "code").mkdir()
+    texts = {"old.json": GONE, "mine.json": '{"files": 3}', "list.json": "[]", "no.json": "{"}
+    for name, text in texts.items():
+        (project / "code" / name).write_text(text)
+    (project / "dvc.yaml").write_text("stages: {}\n")
+    assert refresh() == []
+    assert {path.name for path in (project / "code").iterdir()} == texts.keys() - {"old.json"}
 
 
 def refreshed(project: Path) -> str:
@@ -257,7 +268,7 @@ def test_only_what_changed_is_written(project: Path) -> None:
     text = manifest.read_text()
     for damage in (manifest.unlink, lambda: manifest.write_text(text.replace("a", "b"))):
         damage()
-        (project / "code/train-gone.json").write_text("{}")
+        (project / "code/train-gone.json").write_text(GONE)
         assert refreshed(project) == "code/train-a.json\n"
         assert manifest.read_text() == text
         assert not (project / "code/train-gone.json").exists()
