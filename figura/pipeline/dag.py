@@ -112,11 +112,20 @@ def instances(content: Mapping[str, Any]) -> Iterator[Instance]:
             yield from _filled(f"{name}@{key}", stage.get("do") or {}, values)
 
 
+def variable_files(content: Mapping[str, Any]) -> Iterator[Path]:
+    """Yield the YAML files in the `vars` of the content of a `dvc.yaml`."""
+    yield from (_file(entry) for entry in content.get("vars") or () if not isinstance(entry, Mapping))
+
+
+def _file(entry: Any) -> Path:
+    return Path(str(entry).partition(":")[0])
+
+
 def _variables(entries: list[Any]) -> dict[str, Any]:
     """Return the variables in `vars`, from maps and YAML files."""
     merged: dict[str, Any] = {}
     for entry in entries:
-        merged |= entry if isinstance(entry, Mapping) else read_yaml(Path(str(entry).partition(":")[0]))
+        merged |= entry if isinstance(entry, Mapping) else read_yaml(_file(entry))
     return merged
 
 

@@ -71,10 +71,11 @@ def _write_all() -> list[Path]:
     from figura.base.files import md5, write_text
     from figura.base.yaml12 import read_yaml
     from figura.pipeline.closure import SUFFIXES, top_of
-    from figura.pipeline.dag import instances
+    from figura.pipeline.dag import instances, variable_files
 
-    contents, params, roots = dict[Path, str](), set[Path](), set[Path]()
-    found = list(instances(read_yaml(PIPELINE)))
+    pipeline = read_yaml(PIPELINE)
+    contents, params, roots = dict[Path, str](), set(variable_files(pipeline)), set[Path]()
+    found = list(instances(pipeline))
     for instance in found:
         if instance.manifest is not None and instance.script is not None:
             code = code_of_instance(instance, found, params)

@@ -231,6 +231,16 @@ def test_only_manifests_of_removed_stages_are_removed(project: Path) -> None:
     assert {path.name for path in (project / "code").iterdir()} == texts.keys() - {"old.json"}
 
 
+@pytest.mark.usefixtures("project")
+def test_a_recipe_in_another_file_of_variables_gets_its_manifest() -> None:
+    Path("names.yaml").write_text("recipes: {a: {params: a.yaml}}\n")
+    Path("dvc.yaml").write_text(PIPELINE.replace("recipes:\n      a: {params: a.yaml}", "names.yaml"))
+    assert refresh() == [Path("code/train-a.json")]
+    Path("names.yaml").write_text("recipes: {a: {params: a.yaml}, b: {params: a.yaml}}\n")
+    assert refresh() == [Path("code/train-b.json")]
+    assert refresh() == []
+
+
 def refreshed(project: Path) -> str:
     """Bring the manifests up to date in a process of its own; return what it prints."""
     code = "from figura.pipeline.manifests import refresh\nprint(*refresh())"
