@@ -287,6 +287,11 @@ def test_data_that_another_stage_wrote_anew_and_the_command_are_named(project):
     known = {"path": MANIFEST.as_posix(), "md5": md5(MANIFEST.read_bytes()).hexdigest()}
     write_lock(deps=[known, {"path": "data/prepared/ramps", "md5": "bb.dir"}], cmd="python -m old")
     assert causes(TRAIN, read_lock()) == ["data: data/prepared/ramps, which prepare wrote anew", "the command"]
+    write_lock(cmd=["python -m old", "python -m older"])
+    assert causes(TRAIN, read_lock()) == ["the command"]
+    write_lock(cmd=["a b", "c"])
+    same = replace(TRAIN, command=("a", "b", "&&", "c"))
+    assert causes(same, read_lock())[0].startswith("no setting or code differs")
     more = replace(TRAIN, deps=(*TRAIN.deps, "weights/toy/start"))
     assert "data: weights/toy/start (new)" in causes(more, read_lock())
 

@@ -45,7 +45,8 @@ def causes(instance: Instance, lock: Lock) -> list[str]:
         return ["dvc.lock knows no run of it"]
     before = {dep["path"]: dep.get("md5") for dep in entry.get("deps") or ()}
     found = [*_settings(entry.get("params") or {}), *_code(instance, before), *_data(instance, before, lock)]
-    if " ".join(str(entry.get("cmd")).split()) != " ".join(instance.command):
+    command = entry.get("cmd")
+    if (" && ".join(command) if isinstance(command, list) else str(command)).split() != [*instance.command]:
         found.append("the command")
     if found:
         return found
