@@ -222,8 +222,10 @@ def test_nothing_is_said_outside_of_dvc_and_once_for_all_processes(project, monk
         print_causes()
         assert capsys.readouterr().out == ""
     monkeypatch.setenv("RANK", "0")
-    print_causes()
-    assert capsys.readouterr().out.startswith("train@toy runs: no setting or code differs from dvc.lock")
+    for name in ("train@toy", "../dvc.yaml:train@toy"):  # the latter of a DVC that was started in a folder below
+        monkeypatch.setenv(DVC_STAGE, name)
+        print_causes()
+        assert capsys.readouterr().out.startswith("train@toy runs: no setting or code differs from dvc.lock")
 
 
 def test_settings_are_named_with_both_values(project):

@@ -52,8 +52,12 @@ def experiments() -> Any:
 
 
 def stage() -> str | None:
-    """Return the stage that DVC runs in this process, such as `train@vunet`; None outside of DVC."""
-    return os.environ.get(f"{PREFIX}STAGE")
+    """Return the stage that DVC runs in this process, such as `train@vunet`; None outside of DVC.
+
+    DVC adds the path of `dvc.yaml` if it was started below its folder: `../dvc.yaml:train@vunet`.
+    """
+    name = os.environ.get(f"{PREFIX}STAGE")
+    return name and name.rpartition("dvc.yaml:")[2]
 
 
 def experiment() -> str | None:

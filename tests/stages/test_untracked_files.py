@@ -222,6 +222,11 @@ def test_elsewhere_anything_goes(project, monkeypatch, stage):
     assert refusals(networks__painter__weights=path) == []
 
 
+def test_a_dvc_that_was_started_in_a_folder_below_is_one(project, monkeypatch):
+    monkeypatch.setenv(DVC_STAGE, "../dvc.yaml:train@toy")
+    assert refusals(networks__painter__weights=written("mine.safetensors")) != []
+
+
 def test_who_judges_pictures_is_checked_too(project, monkeypatch):
     monkeypatch.setenv(DVC_STAGE, "pose-consistency@toy")
     score = {"type": "images.PerceptualDistance", "mode": "plain", "image": "image", "target": "y"}
