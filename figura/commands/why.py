@@ -95,7 +95,8 @@ def _seconds(instance: Instance) -> str:
         recipe = read_yaml(run / "live/recipe.yaml")
         rates = [one["images_per_second"] for one in begun if "images_per_second" in one]
         each = recipe["data"]["batch_size"] * len(rates) / sum(rates)
-        knots = sum(line.strip().startswith(KNOTS) for line in read_text(run / "live/recipe.yaml").splitlines())
+        words = [line.split() for line in read_text(run / "live/recipe.yaml").splitlines()]
+        knots = len({*map(" ".join, (one[1:] for one in words if one[:1] and one[0] in KNOTS))} - {"0", "null"})
         last = int(begun[-1]["step"])
     except (UserError, LookupError, TypeError, ValueError, ZeroDivisionError):
         return ""

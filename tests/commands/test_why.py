@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from figura.base.exit_status import run
-from figura.commands.why import main
+from figura.commands.why import lines, main
+from figura.pipeline.dag import Instance
 
 PIPELINE = """\
 vars: [{recipes: {toy: {params: toy.yaml}}}]
@@ -46,3 +47,18 @@ def test_below_the_root_it_is_named(
     monkeypatch.chdir(project / "models")
     assert run(main, []) == 1
     assert capsys.readouterr().err == f"error: {project}/models/dvc.yaml: no such file; go to {project}\n"
+
+
+def test_what_accepting_takes_is_that_of_the_parts_it_compares(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 1000 iterations of half a second, 20 each: the first, the last, and those at 500, where two things begin."""
+    monkeypatch.chdir(tmp_path)
+    live = Path("runs/toy/live")
+    live.mkdir(parents=True)
+    (live / "log.jsonl").write_text('{"step": 1000, "images_per_second": 8.0}\n')
+    gates = "\n".join(f"  l{n}:\n    after: 0\n    before: null\n    every: 1" for n in range(9))
+    schedules = "".join(f"  {name}:\n    end: 500\n" for name in ("first", "second"))
+    (live / "recipe.yaml").write_text(f"data:\n  batch_size: 4\nlosses:\n{gates}\nsteps:\n{schedules}")
+    command = ("python", "-m", "stages.train", "toy.yaml", "runs/toy")
+    train = Instance("train@toy", command, ("code/train-toy.json",), ())
+    *_, last = lines(train, [{"changed deps": {"code/train-toy.json": "modified"}}], {}, [train])
+    assert last.endswith("figura accept train@toy, about 80 s; its iterations took about 500 s")
