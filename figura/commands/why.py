@@ -41,7 +41,7 @@ def main(arguments: list[str]) -> None:
         check_schema(read_yaml(path), path)  # else a misspelt section is called missing
     refresh()
     stale, lock = status([one.name for one in chosen] if asked else []), read_lock()
-    reported = [one for one in chosen if one.name in stale and one.manifest is not None]
+    reported = [one for one in chosen if one.name in stale]
     for instance in reported:
         print(printable("\n".join(lines(instance, stale[instance.name], lock, known))))
     if not reported:
@@ -75,6 +75,7 @@ def only_code(instance: Instance, said: list[Any]) -> bool:
 def lines(instance: Instance, said: list[Any], lock: Mapping[str, Any], known: Sequence[Instance]) -> list[str]:
     """Return the lines of a stage; `said` is its status."""
     found = [line for line in causes(instance, lock) if not line.startswith("no setting or code differs")]
+    found += [one for one in said if isinstance(one, str) and one != "changed command"]  # "always changed"
     kinds = {kind: paths for one in said if isinstance(one, dict) for kind, paths in one.items()}
     told = " ".join(found)
     for kind, what in (("changed deps", "data"), ("changed outs", "output")):

@@ -62,3 +62,18 @@ def test_what_accepting_takes_is_that_of_the_parts_it_compares(tmp_path: Path, m
     train = Instance("train@toy", command, ("code/train-toy.json",), ())
     *_, last = lines(train, [{"changed deps": {"code/train-toy.json": "modified"}}], {}, [train])
     assert last.endswith("figura accept train@toy, about 80 s; its iterations took about 500 s")
+
+
+def test_a_stage_without_a_manifest_is_one(
+    project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (project / "dvc.yaml").write_text("stages: {sort: {cmd: sort names, deps: [names]}, look: {cmd: ls}}\n")
+    said = {"sort": [{"changed deps": {"names": "modified"}}], "look": ["always changed"]}
+    lock = "stages: {sort: {cmd: sort names, deps: [{path: names, md5: a}]}, look: {cmd: ls}}"
+    (project / "dvc.lock").write_text(lock)
+    monkeypatch.setattr("figura.commands.why.status", lambda asked: {name: said[name] for name in asked or said})
+    monkeypatch.setattr("figura.commands.why.refresh", list)
+    main([])
+    assert capsys.readouterr().out == "sort would run:\n  data: names (modified)\nlook would run:\n  always changed\n"
+    main(["sort"])
+    assert capsys.readouterr().out == "sort would run:\n  data: names (modified)\n"
