@@ -17,7 +17,7 @@ from trainings import QUIET, trained
 from figura.base.pictures import encode_png
 from figura.base.yaml12 import read_yaml, to_yaml
 from figura.commands.accept.differences import in_folders, in_tensors, in_values
-from figura.commands.accept.samples import run_sample
+from figura.commands.accept.samples import _small_project, run_sample
 from figura.commands.accept.sides import Side
 from figura.commands.accept.trainings import difference, run_visits
 from figura.commands.accept.visits import Plan, spans
@@ -208,3 +208,19 @@ def test_archives_differ_in_a_member(tmp_path: Path) -> None:
             archive.writestr("a/1.png", encode_png(pixels))
     expected = "a.zip: a/1.png: 1 of 6 pixels, by at most 3"
     assert in_folders(tmp_path / "old", tmp_path / "new") == expected
+
+
+@pytest.mark.parametrize("source", ["data/raw/mine", "../outside", "outside, absolute"])
+def test_raw_data_may_lie_outside_of_the_project(source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    project, outside = tmp_path / "project", tmp_path / "outside"
+    for folder in (project / "data/prepared/mine", project / "data/raw/mine", outside):
+        folder.mkdir(parents=True)
+    monkeypatch.chdir(project)
+    source = source.replace("outside, absolute", str(outside))
+    Path("data/params.yaml").write_text(to_yaml({"datasets": {"mine": {"kind": "images", "source": source}}}))
+    Path("data/prepared/mine/manifest.json").write_text('{"files": 3}')
+    for side in (Path("scratch/old"), Path("scratch/new")):
+        _small_project("mine", side)
+        written = read_yaml(side / "data/params.yaml")["datasets"]["mine"]["source"]
+        assert (side / written).resolve() == Path(source).resolve()
+    assert sorted(path.name for path in Path("scratch").iterdir()) == ["new", "old"]

@@ -1,5 +1,6 @@
 """Compare a stage beside training: a sample of its rows, records and pictures, or all of them."""
 
+import os
 import random
 from collections.abc import Sequence
 from pathlib import Path
@@ -98,7 +99,11 @@ def _small_project(name: str, folder: Path) -> None:
             f"has {count:,} files, so run `{REPRO} prepare@{name}` itself; what follows is skipped if they stay "
             "the same"
         )
+    source = Path(os.path.abspath(entry["source"]))
+    if source.is_relative_to(Path.cwd()):
+        link = folder / entry["source"]
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.symlink_to(source.resolve(), target_is_directory=True)
+    else:  # where `figura init --data` found it
+        entry["source"] = str(source)
     write_text(folder / PARAMS, to_yaml({"datasets": {name: entry}}))
-    source = folder / entry["source"]
-    source.parent.mkdir(parents=True, exist_ok=True)
-    source.symlink_to(Path(entry["source"]).resolve(), target_is_directory=True)
