@@ -63,7 +63,7 @@ def main(arguments: list[str]) -> None:
         print(f"{file}: evaluate.data has no split of its own, so the winner's metrics are those it was chosen by")
     for rung in rungs:
         if len(settings) > 1:
-            length = f"train.steps={rung}", f"++train.shares_of={recipe.train.steps}"  # schedules of the whole length
+            length = f"++train.steps={rung}", f"++train.shares_of={recipe.train.steps}"  # schedules of the whole length
             extra = [f"{file}:{one}" for one in (*length, *judged)]
             runs = {
                 setting: {f"{name}-at-{rung}": [*overrides, *extra] for name, overrides in seeds.items()}

@@ -55,7 +55,7 @@ def on_validation(recipe: Recipe) -> list[str]:
     """Return the overrides with which `evaluate.data` has the splits of `data.validation`, as in `runtime.scores`."""
     judged = {name: on_split_of(one, recipe.data.validation.get(name)) for name, one in recipe.evaluate.data.items()}
     return [
-        f"evaluate.data.{name}.split={one.arguments['split']}"
+        f"++evaluate.data.{name}.split={one.arguments['split']}"
         for name, one in judged.items()
         if one not in (None, recipe.evaluate.data[name])
     ]

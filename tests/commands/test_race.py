@@ -5,9 +5,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from dvc.utils.hydra import apply_overrides
 
 from figura.base.errors import UserError
-from figura.base.yaml12 import read_yaml
+from figura.base.yaml12 import parse_yaml, read_yaml, to_yaml
 from figura.commands.race import main
 from figura.commands.rungs import on_validation, settings_of, standings
 from figura.recipe.schema_check import check_schema
@@ -102,7 +103,7 @@ def test_a_grid_is_crossed_and_seeds_belong_to_their_setting():
 def test_rungs_of_our_recipes_are_judged_on_validation(file):
     recipe = check_schema(read_yaml(ROOT / file), ROOT / file)
     (dataset,) = recipe.evaluate.data
-    assert on_validation(recipe) == [f"evaluate.data.{dataset}.split=validation"]
+    assert on_validation(recipe) == [f"++evaluate.data.{dataset}.split=validation"]
 
 
 @pytest.mark.parametrize(
@@ -139,3 +140,31 @@ def test_a_cache_with_which_dvc_makes_no_copies_is_refused_with_the_cure(tmp_pat
     race = ["--recipe", "pose", "--metric", "AP", "--rungs", "1", "-S", "seed=1,2"]
     with pytest.raises(UserError, match=r"für mich/\.dvc/cache: has letters beyond ASCII.*`dvc cache dir --local"):
         main(race)
+
+
+def test_a_rung_sets_what_the_recipe_takes_from_another(tmp_path, monkeypatch):
+    """`-S` refuses a key that the file lacks, unless it begins with ++."""
+    monkeypatch.chdir(tmp_path)
+    text = (ROOT / "recipes/pix2pix.yaml").read_text()
+    shutil.copytree(ROOT / "recipes/shared", "recipes/shared")
+    content = parse_yaml(text, "base.yaml")
+    ((dataset, _),) = content["evaluate"]["data"].items()
+    content["train"] = {"extends": "base.yaml#train"}
+    content["evaluate"]["data"] = {dataset: {"extends": f"base.yaml#evaluate.data.{dataset}"}}
+    for name, written in (("base.yaml", text), ("own.yaml", to_yaml(content))):
+        Path(name).write_text(written)
+    Path("dvc.yaml").write_text("vars: [{recipes: {own: {params: own.yaml}}}]\n")
+
+    def first(runs, *_):
+        ((overrides,), *_) = (list(seeds.values()) for seeds in runs.values())
+        apply_overrides("own.yaml", [one.removeprefix("own.yaml:") for one in overrides])
+        raise UserError("seen")
+
+    monkeypatch.setattr("figura.commands.race._experiments", first)
+    with pytest.raises(UserError, match="seen"):
+        main(["--recipe", "own", "--metric", "psnr", "--rungs", "5", "--margin", "1", "-S", "data.batch_size=1,2"])
+    recipe, whole = (check_schema(read_yaml(Path(file)), Path(file)) for file in ("own.yaml", "base.yaml"))
+    assert recipe.train == whole.train.model_copy(update={"steps": 5, "shares_of": whole.train.steps})
+    (judged,) = recipe.evaluate.data.values()
+    (other,) = whole.evaluate.data.values()
+    assert judged.arguments == other.arguments | {"split": "validation"}
