@@ -314,6 +314,16 @@ def test_a_dump_that_is_nowhere_says_what_to_run(repository):
     assert "neither whole in DVC's cache" in refused("seed1", "worse1")
 
 
+def test_an_input_that_the_first_example_lacks_is_compared(tmp_path):
+    for index, level in enumerate((0.0, 0.5)):
+        write_value(tmp_path / f"{index}/inputs/1.image.png", torch.full((1, 4, 4), level))
+    files = {"file.target": [None, "inputs/1.image.png", None, None]}
+    one, other = (Dump(sealed(tmp_path / f"{index}"), table(**files)) for index in range(2))
+    assert check_inputs({"r0": one, "r1": one}, {"mode": "plain", "target": "target"}) == []
+    with pytest.raises(UserError, match="'target' of the examples differs in 1 of its files"):
+        check_inputs({"r0": one, "r1": other}, {"mode": "plain", "target": "target"})
+
+
 def test_inputs_drawn_with_the_seed_are_reported(tmp_path):
     for index, level in enumerate((0.0, 0.5)):
         write_value(tmp_path / f"{index}/inputs/0.image.png", torch.full((1, 4, 4), level))

@@ -106,10 +106,10 @@ def _files(word: str, *sides: tuple[Dump, pd.DataFrame]) -> list[tuple[str, str]
     if all(dump.holds(f"inputs/{word}.json") for dump, _ in sides):
         return [(f"inputs/{word}.json", f"inputs/{word}.json")]
     column = f"file.{word}"
-    if any(column not in rows or not str(rows[column].iloc[0]).startswith("inputs/") for _, rows in sides):
+    if any(column not in rows for _, rows in sides):
         return []
-    names = [rows[column].dropna() for _, rows in sides]
-    return [(str(a), str(b)) for a, b in zip(*names, strict=False)]
+    pairs = zip(*(rows[column] for _, rows in sides), strict=True)  # of an example without the input, no file
+    return [(a, b) for a, b in pairs if all(isinstance(one, str) and one.startswith("inputs/") for one in (a, b))]
 
 
 def _equal(first: tuple[Dump, str], second: tuple[Dump, str]) -> bool:
