@@ -1,10 +1,12 @@
 """`figura why` where something is missing or misspelt: one line before DVC is asked, and before it makes anything."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from figura.base.exit_status import run
+from figura.commands.accept.command import main as accept
 from figura.commands.why import lines, main
 from figura.pipeline.dag import Instance
 
@@ -31,9 +33,12 @@ def test_a_misspelt_section_is_named(project: Path, capsys: pytest.CaptureFixtur
     assert "toy.yaml: loses: unknown key 'loses' (did you mean 'losses'?)" in capsys.readouterr().err
 
 
-def test_without_dvc_none_is_made(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("command", [main, accept])
+def test_without_dvc_none_is_made(
+    command: Callable[[list[str]], None], project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (project / ".dvc").rmdir()
-    assert run(main, []) == 1
+    assert run(command, []) == 1
     assert capsys.readouterr().err == (
         "error: no repository of DVC here: `git restore .dvc`, or `dvc init` for a new one\n"
     )

@@ -26,8 +26,8 @@ from figura.base.files import git, md5
 from figura.commands import parser_of
 from figura.commands.why import chosen_stages, lines, only_code
 from figura.pipeline.accepted import Acceptance, acceptances, manifests_in, write
+from figura.pipeline.calls import check_repository, status
 from figura.pipeline.calls import commit as record
-from figura.pipeline.calls import status
 from figura.pipeline.dag import Instance
 from figura.pipeline.lock import read_lock
 from figura.pipeline.manifests import KEPT, refresh
@@ -46,6 +46,7 @@ def main(arguments: list[str]) -> None:
     if args.iterations < 4:
         raise UserError(f"--iterations {args.iterations}: expected 4 or more")
     chosen, known = chosen_stages(args.stages)
+    check_repository()
     refresh()
     stale, lock, refused = status([one.name for one in chosen] if args.stages else []), read_lock(), list[str]()
     waiting = [one for one in chosen if one.name in stale and one.manifest is not None]
