@@ -172,7 +172,7 @@ def read_revision(files: Files, recipe: str, scratch: Path) -> Revision:
     accepted = files.read_text(ACCEPTED.as_posix()) or ""
     if files.system is None:
         return _revision(name, recipe, lock, accepted, Path(dump))
-    revision = _revision(name, recipe, lock, accepted, scratch / name.replace("/", "_"))
+    revision = _revision(name, recipe, lock, accepted, scratch / name.replace("/", ":"))  # which no name has
     with files.known(dump):
         _link(files, dump, revision.dump)
     return revision

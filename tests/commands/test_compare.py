@@ -2,6 +2,7 @@
 
 import re
 import shutil
+import subprocess
 from pathlib import Path
 
 import cv2
@@ -339,3 +340,10 @@ def test_inputs_drawn_with_the_seed_are_reported(tmp_path):
     damaged.write_bytes(damaged.read_bytes()[:-1])
     with pytest.raises(UserError, match=r"1/inputs/0\.image\.png: damaged: its checksum differs; run eval-dump again"):
         check_inputs(both, {"mode": "plain", "appearance": "appearance"})
+
+
+def test_branches_may_differ_in_a_slash(repository, capsys):
+    for branch, tag in (("fast/one", "seed1"), ("fast_one", "seed2")):
+        subprocess.run(["git", "branch", branch, tag], check=True)
+    last, same = (compared(capsys, *names).splitlines()[-1] for names in (("fast/one", "fast_one"), ("seed1", "seed2")))
+    assert last == same.replace("seed2 and seed1", "fast_one and fast/one")
