@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from figura.base.errors import EXPERIMENT, UserError
 from figura.base.files import git
@@ -17,11 +18,13 @@ from figura.training.states import kept_knots, thinned
 
 def queued() -> dict[str, Recipe]:
     """Return the recipes of the queued experiments, by name, in their order. Raises UserError if there are none."""
-    commit = next(one for one in experiments() if one["rev"] != "workspace")
-    queue = commit["experiments"] or ()
+    none: dict[str, Any] = {}  # in a new repository
+    commit = next((one for one in experiments() if one["rev"] != "workspace"), none)
+    queue = commit.get("experiments") or ()
     revisions = [commit, *(one["revs"][0] for one in queue)]
-    shown = [known for one in revisions if (known := (one["data"] or {}).get("params"))]
-    files = [file for file in shown[-1] if any(one.get(file) != shown[-1][file] for one in shown)]
+    shown = [known for one in revisions if (known := (one.get("data") or {}).get("params"))]
+    last = shown[-1] if shown else {}
+    files = [file for file in last if any(one.get(file) != last[file] for one in shown)]
     recipes = {}
     for one in queue:
         for file in files if (one["executor"] or {}).get("state") == "queued" else ():

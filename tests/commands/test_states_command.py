@@ -88,3 +88,10 @@ def test_the_queue_is_read_from_what_dvc_shows(monkeypatch, capsys):
     shown[0]["experiments"] = [experiment(20)]
     with pytest.raises(UserError, match="no experiment is queued"):
         states.main(["--queue"])
+
+
+@pytest.mark.parametrize("shown", [[], [{"rev": "a" * 40, "data": None, "experiments": None}]])
+def test_a_new_repository_has_no_queue(shown, monkeypatch):
+    monkeypatch.setattr(state_tables, "experiments", lambda: [{"rev": "workspace", "data": None}, *shown])
+    with pytest.raises(UserError, match="no experiment is queued"):
+        states.main(["--queue"])
