@@ -107,6 +107,11 @@ def with_data(root: Path, recipes: list[str], found: "Found") -> tuple[list[str]
             f"recipe {found.recipe}"
         )
     source, project = found.source.resolve(), root.resolve()
+    if project.is_relative_to(source):
+        raise UserError(
+            f"{root}: lies in its own data, {found.source}, which DVC refuses; name a folder for the project that is "
+            "not in them, such as ../mine"
+        )
     inside = source.is_relative_to(project)
     section = in_one_line(found.section)
     if len(section) > LONGEST:

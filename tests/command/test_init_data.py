@@ -296,3 +296,14 @@ def test_data_inside_of_the_project_have_a_relative_path(tmp_path: Path, capsys:
     pictures(tmp_path / "new/data/raw/my photos")
     assert run(init.main, ["--data", "new/data/raw/my photos", "new"]) == 0
     assert "    source: data/raw/my photos\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("root", [".", "new"])
+def test_a_project_inside_of_its_data_is_refused(
+    root: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pictures(tmp_path / "mine")
+    monkeypatch.chdir(tmp_path / "mine")
+    assert run(init.main, ["--data", ".", root]) == 1
+    assert f"error: {root}: lies in its own data, ., which DVC refuses" in capsys.readouterr().err
+    assert {path.suffix for path in Path().iterdir()} == {".png"}
