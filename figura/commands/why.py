@@ -77,10 +77,14 @@ def lines(instance: Instance, said: list[Any], lock: Mapping[str, Any], known: S
     found = [line for line in causes(instance, lock) if not line.startswith("no setting or code differs")]
     found += [one for one in said if isinstance(one, str) and one != "changed command"]  # "always changed"
     kinds = {kind: paths for one in said if isinstance(one, dict) for kind, paths in one.items()}
-    told = " ".join(found)
+    told = tuple(found)
     for kind, what in (("changed deps", "data"), ("changed outs", "output")):
-        paths = kinds.get(kind) or {}
-        found += [f"{what}: {path} ({how})" for path, how in paths.items() if path not in told and path[:5] != "code/"]
+        for path, how in (kinds.get(kind) or {}).items():
+            said_so = any(line.startswith((f"{path}: ", f"data: {path} ", f"data: {path},")) for line in told)
+            if isinstance(how, Mapping):  # a params file
+                found += [f"{path}: {key} ({one})" for key, one in how.items() if not said_so]
+            elif not said_so and path[:5] != "code/":
+                found.append(f"{what}: {path} ({how})")
     after = sorted(set(followers(instance, known)), key=known.index)
     follow = [f"  then perhaps {', '.join(one.name for one in after)}"] if after else []
     if only_code(instance, said):
