@@ -15,6 +15,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from figura.base.dotted_keys import value_at
+from figura.base.error_collector import ErrorCollector
 from figura.base.errors import UserError
 from figura.base.exit_status import run
 from figura.base.lock import hold
@@ -23,6 +25,7 @@ from figura.evaluation.model_folder import model_folder, trained_content
 from figura.formats.skeletons import COCO, skeleton_from
 from figura.pipeline.causes import print_causes
 from figura.pipeline.untracked_files import refuse_untracked
+from figura.recipe.expansion import expanded
 from figura.recipe.load import check_recipe
 from figura.recipe.schema_check import check_schema
 from figura.recipe.trial import STEPS
@@ -78,7 +81,8 @@ def judging_content(path: Path, model: Path, drawn: Path) -> tuple[dict[str, Any
     """Return a trained model's recipe content with the sections of another recipe and the dump, and its facts.
 
     Raises:
-        UserError: a file is not readable, or the recipe has other sections than `SECTIONS`, or lacks one.
+        UserError: a file is not readable, or the recipe has other sections than `SECTIONS`, or lacks one, or one of its
+            entries extends what is not there.
     """
     own = read_yaml(path)
     for key in own:
@@ -88,12 +92,15 @@ def judging_content(path: Path, model: Path, drawn: Path) -> tuple[dict[str, Any
         if key not in own:
             raise UserError(f"{path}: {key}: missing")
     own.setdefault("runtime", {})  # not that of the network
-    data = own["evaluate"].get("data") if isinstance(own["evaluate"], dict) else None
-    for entry in data.values() if isinstance(data, dict) else ():
-        if isinstance(entry, dict):
-            entry.setdefault("dump", str(drawn))
     content, facts = trained_content(model)
-    return content | own, facts
+    content |= own
+    errors = ErrorCollector(path)
+    data = value_at(expanded(content, errors), "evaluate.data")
+    errors.raise_any()
+    if isinstance(data, dict):
+        entries = {name: {"dump": str(drawn), **one} if isinstance(one, dict) else one for name, one in data.items()}
+        content["evaluate"] = content["evaluate"] | {"data": entries}
+    return content, facts
 
 
 def refuse_other_joints(drawn: "Dump", facts: Mapping[str, Any], model: Path) -> None:

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import cv2
 import numpy as np
@@ -194,9 +195,25 @@ def test_the_trained_network_and_how_it_judges(tmp_path: Path, judge_of_people: 
     }  # fmt: skip
 
 
+@pytest.mark.parametrize("part", ["evaluate", "evaluate.data", "evaluate.data.people"])
+def test_who_judges_may_extend_another(
+    part: str, tmp_path: Path, judge_of_people: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("other.yaml").write_text(OWN)
+    section: dict[str, Any] = {"extends": f"other.yaml#{part}"}
+    for name in reversed(part.split(".")):
+        section = {name: section}
+    content, _ = judging_content(
+        written(tmp_path, to_yaml(section | {"metrics": {"bootstrap": 5}})), judge_of_people, Path("drawn")
+    )
+    assert content["evaluate"]["data"] == {"people": {"dump": "drawn", "side": 5}}
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
+        ("evaluate: {data: {extends: none}}\nmetrics: {}\n", "judge.yaml: evaluate.data.extends: unknown entry 'none'"),
         (OWN + "losses: {}\n", "judge.yaml: losses: this is of the network in .*model; allowed are evaluate, metrics"),
         ("evaluate: {}\nruntime: {}\n", "judge.yaml: metrics: missing"),
     ],
