@@ -15,7 +15,7 @@ FORM = r"^\d+(\.\d+)?%$"
 def in_iterations(content: dict[str, Any], errors: ErrorCollector) -> dict[str, Any]:
     """Return a recipe's content with iterations, rounded, in place of shares; `errors` gets those without `steps`."""
     train = content.get("train")
-    steps = train.get("shares_of", train.get("steps")) if isinstance(train, dict) else None
+    steps = (train.get("shares_of") or train.get("steps")) if isinstance(train, dict) else None
 
     def counted(value: Any, key: str) -> Any:
         if isinstance(value, dict):
