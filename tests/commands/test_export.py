@@ -213,6 +213,8 @@ def test_what_has_no_file_is_told_in_a_line(network, said, tmp_path, capsys):
 def test_pictures_in_place_of_the_data(tmp_path, monkeypatch, capsys):
     """Of a model folder with its recipe: no data is needed, and only the mode of `predict` is exported."""
     plain = toy.recipe()["evaluate"]["modes"]["plain"]
+    judged = {"type": "Sum", "output": "judged", "terms": {"index": 1.0}}  # photos have no index, and nobody saves it
+    plain["injectors"]["judge"] = judged
     toy_photos.write_run(tmp_path, {"evaluate.modes": {"further": plain, "plain": plain}})
     shipped = (tmp_path / "run/model").rename(tmp_path / "shipped")
     own = read_yaml(shipped / "recipe.yaml") | read_yaml(tmp_path / "recipe.yaml")

@@ -22,6 +22,7 @@ from figura.engine.data import Mixture, ValidationBatches, load_batches
 from figura.engine.inference import named_injectors
 from figura.interfaces import Networks, State
 from figura.prediction.inputs import Photo, PhotoExamples
+from figura.prediction.runner import needed
 from figura.prediction.streaming import batch_by_shape, collated_with_photos
 from figura.recipe.schema import Predict, Recipe
 from figura.recipe.types import PHOTOS, build
@@ -79,16 +80,16 @@ def calls_of(recipe: Recipe, networks: Mapping[str, nn.Module], pictures: Sequen
     """
     predict = recipe.predict
     first = predict.mode if predict else None
-    modes = sorted(recipe.evaluate.modes, key=lambda name: name != first)
+    modes, predicted = sorted(recipe.evaluate.modes, key=lambda name: name != first), None
     if not pictures:
         batch = _batch(recipe)
     elif predict is None:
         raise UserError(f"{recipe.path}: predict: missing, so pictures become no examples; leave out --pictures")
     else:
-        batch, modes = _batch_of(pictures, recipe, predict), [predict.mode]
+        batch, modes, predicted = _batch_of(pictures, recipe, predict), [predict.mode], predict
     calls, seen = Calls(), set[tuple[str, str]]()
     for mode in modes:
-        for call, fault in _of_mode(recipe, mode, networks, batch):
+        for call, fault in _of_mode(recipe, mode, networks, batch, predicted):
             if (call.key, fault) in seen:
                 continue
             seen.add((call.key, fault))
@@ -134,11 +135,16 @@ def _batch_of(pictures: Sequence[Path], recipe: Recipe, predict: Predict) -> dic
 
 
 def _of_mode(
-    recipe: Recipe, mode: str, networks: Mapping[str, nn.Module], batch: Mapping[str, Any]
+    recipe: Recipe, mode: str, networks: Mapping[str, nn.Module], batch: Mapping[str, Any], predict: Predict | None
 ) -> list[tuple[Call, str]]:
-    """Run a mode on a batch; return its calls of networks, each with what keeps it from being exported, or ''."""
+    """Run a mode on a batch; return its calls of networks, each with what keeps it from being exported, or ''.
+
+    With `predict`, only what it saves is computed: photos have no annotations.
+    """
     state, made = State(batch), list[Made]()
     injectors = named_injectors(recipe.evaluate.modes[mode].injectors, f"evaluate.modes.{mode}")
+    if predict is not None:
+        injectors = needed(injectors | named_injectors(predict.injectors, "predict.injectors"), predict.save)[0]
     seed_here(recipe.seed, "export", mode)
     with evaluating(*networks.values()), _watched(networks, made):
         for injector in injectors.values():
