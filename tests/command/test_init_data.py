@@ -2,7 +2,9 @@
 
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import cv2
 import numpy as np
@@ -83,20 +85,20 @@ def roboflow(folder: Path) -> None:
         (folder / split / "images").rmdir()
 
 
-def windows(folder: Path) -> None:
+def with_images(folder: Path, change: Callable[[dict[str, Any]], None]) -> None:
     coco(folder)
     content = json.loads((folder / "persons.json").read_text())
     for one in content["images"]:
-        one["file_name"] = f"images\\{one['file_name']}"
+        change(one)
     (folder / "persons.json").write_text(json.dumps(content))
+
+
+def windows(folder: Path) -> None:
+    with_images(folder, lambda one: one.update(file_name=f"images\\{one['file_name']}"))
 
 
 def lvis(folder: Path) -> None:
-    coco(folder)
-    content = json.loads((folder / "persons.json").read_text())
-    for one in content["images"]:
-        one["coco_url"] = f"http://images.cocodataset.org/{one.pop('file_name')}"
-    (folder / "persons.json").write_text(json.dumps(content))
+    with_images(folder, lambda one: one.update(coco_url=f"http://images.cocodataset.org/{one.pop('file_name')}"))
 
 
 def yolo(folder: Path) -> None:
