@@ -8,6 +8,7 @@ Environment variables:
 - `FIGURA_LAUNCHER`: the id of the launcher. This process is killed when the launcher dies.
 """
 
+import contextlib
 import ctypes
 import errno
 import json
@@ -36,6 +37,7 @@ from figura.base.errors import (
     one_line,
     printable,
 )
+from figura.base.files import write_text
 
 MARKER = "FIGURA_INTERRUPTED"
 PR_SET_PDEATHSIG = 1  # from <linux/prctl.h>
@@ -195,9 +197,11 @@ def _report(message: str, fault: bool = False, lost: bool = False) -> None:
         now = time.time()
         extra = {"timestamp": int(now), "py_callstack": ""}  # the layout that PyTorch expects
         content = {"message": message, "fault": fault, "lost": lost, "time": now, "extraInfo": extra}
-        Path(file).write_text(json.dumps({"message": content}), encoding="utf-8")
-    else:
-        print(f"error: {message}", file=sys.stderr)
+        # Whole or absent: the launcher may end this process while it writes, and half a report is a traceback there.
+        with contextlib.suppress(OSError):  # a full disk, perhaps the one that is to be reported
+            write_text(Path(file), json.dumps({"message": content}))
+            return
+    print(f"error: {message}", file=sys.stderr)
 
 
 def _lock_bars_by_thread() -> None:

@@ -1,5 +1,6 @@
 """Starting a stage in one process or several, stopping it, and killing parts of it."""
 
+import errno
 import functools
 import itertools
 import json
@@ -446,3 +447,18 @@ def test_who_lost_another_process_is_no_cause(codes, status, line, tmp_path, mon
     said = capsys.readouterr().err
     assert said.startswith(line)
     assert bool(said) == bool(line)
+
+
+def test_half_a_report_is_never_left_for_the_launcher(tmp_path, monkeypatch, capsys) -> None:
+    """The launcher may end a process that is writing its report, and the disk may be full."""
+    from figura.base import exit_status
+
+    def half(path: Path, content: bytes) -> None:
+        path.write_text(content[: len(content) // 2].decode())
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", half)
+    monkeypatch.setenv("TORCHELASTIC_ERROR_FILE", str(tmp_path / "error.json"))
+    exit_status._report("the file is broken")
+    assert list(tmp_path.iterdir()) == []
+    assert capsys.readouterr().err == "error: the file is broken\n"
