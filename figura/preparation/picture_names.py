@@ -42,9 +42,10 @@ class PictureNames:
             found = [name]
         else:
             parts = path_parts(name)
-            among = (self._by_stem.get(_stem(parts[-1])) or self._by_stem.get(parts[-1], [])) if parts else []
-            among = [pair for pair in among if _fits(pair[0], parts)]
-            same = [pair for pair in among if pair[0][-1] == parts[-1]] or among
+            stems = dict.fromkeys((parts[-1], _stem(parts[-1]))) if parts else ()  # `a.b` is a.b.jpg before a.jpg
+            among = [pair for stem in stems for pair in self._by_stem.get(stem, ()) if _fits(pair[0], parts)]
+            same = [pair for pair in among if pair[0][-1] == parts[-1]]
+            same = same or [pair for pair in among if _stem(pair[0][-1]) == parts[-1]] or among
             common = [equal_end(parts[:-1], have[:-1]) for have, _ in same]
             found = [file for (_, file), count in zip(same, common, strict=True) if count == max(common)]
         if len(found) > 1:

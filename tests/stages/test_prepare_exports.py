@@ -535,6 +535,8 @@ def test_pictures_are_found_by_what_tools_call_them():
             names.find(said)
     with pytest.raises(Exception, match=r"two names for one picture: home/a/x.jpg and a/x.jpg"):
         names.find("a/x.jpg")
+    names = PictureNames(["x.jpg", "x.1.jpg", "x.2.jpg"])
+    assert [names.find(said) for said in ("x.1", "x.2", "x")] == ["x.1.jpg", "x.2.jpg", "x.jpg"]
 
 
 # --- formats that are close ---
