@@ -51,7 +51,7 @@ def open_yolo(path: Path, root: Path) -> dict[str, Export]:
     splits, seen, typos = dict[str, Export](), set[str](), _misspelt(path, content)
     for key, split in SPLITS.items():
         if content.get(key) and split not in splits:
-            pictures = list(_pictures(path, root, content, key))
+            pictures = list(dict.fromkeys(_pictures(path, root, content, key)))
             bare = [picture for picture in pictures if not (root / label_of(picture)).is_file()]
             if pictures and len(bare) == len(pictures):
                 label = label_of(pictures[0])

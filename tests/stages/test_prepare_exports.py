@@ -188,6 +188,13 @@ def test_yolo_as_windows_writes_it():
     assert len(load("train")["annotations"]) == 1
 
 
+def test_a_picture_listed_twice_by_yolo_has_its_people_once():
+    write_yolo(POSE.replace("images/train", "train.txt"))
+    write("train.txt", "images/train/a.png\n./images/train/a.png\n")
+    prepare_with(annotations="data.yaml")
+    assert len(load("train")["annotations"]) == 1
+
+
 def test_joints_of_yolo_without_flags():
     write_yolo(POSE.replace("[3, 3]", "[3, 2]"), **{"train/a": "0 0.5 0.5 0.5 0.25 0.25 0.5 0 0.5 -1 -1\n"})
     prepare_with(annotations="data.yaml")
