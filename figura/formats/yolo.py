@@ -52,12 +52,13 @@ def open_yolo(path: Path, root: Path) -> dict[str, Export]:
     for key, split in SPLITS.items():
         if content.get(key) and split not in splits:
             pictures = list(dict.fromkeys(_pictures(path, root, content, key)))
-            bare = [picture for picture in pictures if not (root / label_of(picture)).is_file()]
+            there = [picture for picture in pictures if (root / picture).exists()]
+            bare = [picture for picture in there if not (root / label_of(picture)).is_file()]
             if pictures and len(bare) == len(pictures):
                 label = label_of(pictures[0])
                 raise UserError(f"{path}: no labels: {label} and the others do not exist below {root}")
             notes = [*typos, *_labels_told(path.name, split, pictures, bare)]
-            folders = {str(PurePosixPath(picture).parent) for picture in pictures} - seen
+            folders = {str(PurePosixPath(one).parent) for one in there} - seen
             entries = partial(_entries, root, pictures, sorted(folders), names, shape)
             splits[split] = Export(path, "YOLO's labels", entries, joints, categories, False, True, flip, tuple(notes))
             seen |= folders
@@ -164,10 +165,17 @@ def _pictures(path: Path, root: Path, content: dict[str, Any], key: str) -> Iter
         else:
             text = read_text(place, most=_LARGEST).removeprefix("\ufeff").replace("\\", "/")
             lines = [line.strip() for line in text.split("\n") if line.strip()]
-            files = [file for line in lines if (file := _place(line, [place.parent, *bases], root))]
+            files = [_listed(line, [place.parent, *bases], root) for line in lines]
         for file in files:
             if not any(part.startswith(".") for part in file.relative_to(root).parts):
                 yield file.relative_to(root).as_posix()
+
+
+def _listed(line: str, bases: list[Path], root: Path) -> Path:
+    """Return the picture that a line names, perhaps by a path of another machine; a path without a file if none is."""
+    parts = [part for part in PurePosixPath(line).parts if part not in ("/", "..")]
+    ends = ("/".join(parts[first:]) for first in range(len(parts)))
+    return next((place for name in (line, *ends) if (place := _place(name, bases, root))), root.joinpath(*parts))
 
 
 def _place(name: str, bases: list[Path], root: Path) -> Path | None:

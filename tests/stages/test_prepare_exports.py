@@ -195,6 +195,14 @@ def test_a_picture_listed_twice_by_yolo_has_its_people_once():
     assert len(load("train")["annotations"]) == 1
 
 
+def test_pictures_listed_by_yolo_by_other_paths_or_gone():
+    write_yolo(POSE.replace("images/train", "train.txt"))
+    write("train.txt", "data/images/train/a.png\n/home/me/set/images/train/b.png\n../gone/c.png\n")  # CVAT, Darknet
+    prepare_with(0.5, annotations="data.yaml")
+    assert [len(load("train")[section]) for section in ("images", "annotations")] == [2, 1]
+    assert [row["reason"] for row in rows(PREPARED / "rejected.csv")] == ["image file missing"]
+
+
 def test_joints_of_yolo_without_flags():
     write_yolo(POSE.replace("[3, 3]", "[3, 2]"), **{"train/a": "0 0.5 0.5 0.5 0.25 0.25 0.5 0 0.5 -1 -1\n"})
     prepare_with(annotations="data.yaml")
