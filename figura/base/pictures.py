@@ -30,15 +30,16 @@ QUALITY = 90  # JPEG quality in percent; lines and text look as in PNG
 def picture_files(folder: Path, left_out: Counter[str] | None = None, without: Path | None = None) -> Iterator[str]:
     """Yield the image files below a folder as paths relative to it; hidden files and folders are skipped.
 
-    Files come sorted, those of a folder before those of the folders in it. Other files are counted in `left_out`. The
-    folder `without` is skipped.
+    Files come sorted, those of a folder before those of the folders in it. Other files, and links to folders, which are
+    not followed, are counted in `left_out`. The folder `without` is skipped.
     """
     skipped = os.path.realpath(without) if without else ""
     for parent, folders, files in os.walk(folder):
         shown = (name for name in folders if not name.startswith("."))
         folders[:] = sorted(name for name in shown if os.path.realpath(os.path.join(parent, name)) != skipped)
         if left_out is not None:
-            left_out += other_files(files)
+            links = sum(os.path.islink(os.path.join(parent, name)) for name in folders)
+            left_out += other_files(files) + Counter({"links to folders": links})
         for name in sorted(files):
             if not name.startswith(".") and os.path.splitext(name)[1].lower() in SUFFIXES:
                 yield Path(parent, name).relative_to(folder).as_posix()

@@ -37,6 +37,7 @@ def test_prepared_folder(folders, capsys):
         for one in range(count):
             write_picture(f"raw/{folder}/{one}.png", 10 * number + one, (8 + number, 8))
     Path(f"raw/{folders[0]}/notes.txt").touch()
+    Path(f"raw/{folders[1]}/more").symlink_to(Path(f"raw/{folders[3]}").resolve())
     assert run(main, ["sets"]) == 0
     printed = capsys.readouterr().out
     places = ("train/a", "train/b", "validation/a", "validation/b")
@@ -47,7 +48,7 @@ def test_prepared_folder(folders, capsys):
     beside = {"manifest.json", "plots/unpaired.png", "rejected.csv", "statistics.json"}
     assert len(prepared) == 10 + len(beside) == len(beside | set(prepared))
     assert "train: 4 pictures of A, 3 of B, 0 rejected\nvalidation: 2 pictures of A, 1 of B, 0 rejected\n" in printed
-    assert "left out: 1 files of .txt" in printed
+    assert "left out: 1 files of .txt, 1 links to folders\n" in printed
     statistics = json.loads((PREPARED / "statistics.json").read_text())
     assert statistics["train"]["b"] == {"pictures": 3, "sizes": {"8x9": 3}}
     assert len(UnpairedImages(root=str(PREPARED), split="train", crop_size=8)) == 4
