@@ -164,9 +164,9 @@ class PairPreparation(PicturePreparation):
         source, parts = found
         pairs, faults = find_pairs(source, root, parts)
         for part in parts:
-            self.left_out += other_files(
-                entry.name for entry in os.scandir(source / part) if os.path.isfile(entry.path)
-            )
+            entries = [entry for entry in os.scandir(source / part) if entry.name[0] != "."]
+            self.left_out += other_files(entry.name for entry in entries if os.path.isfile(entry.path))
+            self.left_out += Counter({"folders in those of pairs": sum(os.path.isdir(one.path) for one in entries)})
         pairs, twice = _once(source, root, pairs)
         faults += twice
         self.records += len(pairs) + len(faults)

@@ -51,9 +51,11 @@ def write_raw():
 def test_prepared_folder(capsys):
     write_raw()
     Path("raw/train/notes.txt").touch()
+    Path("raw/val/b/more").mkdir()
     assert run(main, ["pairs"]) == 0
     printed = capsys.readouterr().out
     prepared, raw = content(PREPARED), content(Path("raw"))
+    assert "left out: 1 files of .txt, 1 folders in those of pairs" in printed
     expected = {name.replace("val/", "validation/"): data for name, data in raw.items() if not name.endswith(".txt")}
     beside = {"manifest.json", "plots/pairs.png", "rejected.csv", "statistics.json"}
     assert set(prepared) == set(expected) | beside
