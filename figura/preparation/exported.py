@@ -60,13 +60,14 @@ def write_export(
     """
     done = Converted()
     files = list(picture_files(images))
-    names, numbers, sizes, people = PictureNames(files), dict[str, int](), dict[str, Size](), 0
+    names, numbers, sizes, people, again = PictureNames(files), dict[str, int](), dict[str, Size](), 0, 0
     with Spool(path.parent) as pictures, Spool(path.parent) as annotations:
         for entry in tqdm(export.entries(), f"{path.stem[1:]}: pictures", disable=not progress):
             try:
                 if isinstance(entry.record, UnusableError):
                     raise entry.record
                 file = names.find(entry.picture)
+                again += entry.record is None and file in numbers
                 if file not in numbers:
                     numbers[file], sizes[file] = first + len(numbers), size_of(images / file, orientation)
                     size = sizes[file] if export.predicted else entry.size or sizes[file]  # preparation compares them
@@ -89,6 +90,11 @@ def write_export(
             write_coco(path, {}, pictures.lines())
     done.files = {number: file for file, number in numbers.items()}
     done.notes.append(f"{export.path.name}: {export.format}, {people} records of {len(numbers)} pictures")
+    if again:
+        done.notes.append(
+            f"warning: {export.path.name}: {again} pictures are listed twice, and all their people are joined; of two "
+            "videos with the same names of frames, give each a folder, and name it in `file_name`"
+        )
     if (unknown := len(files) - len(numbers)) and not export.relative:
         done.notes.append(f"{export.path.name}: says nothing about {unknown} pictures below {images.name}: left out")
     return done

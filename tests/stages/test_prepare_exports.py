@@ -485,6 +485,17 @@ def test_a_folder_of_coco_files_as_posetrack_has():
     assert [(one["id"], one["name"], one["keypoints"]) for one in categories] == [(1, "person", joints)]
 
 
+def test_a_picture_in_two_of_a_folder_of_coco_files_is_told():
+    write_pictures("0.png")
+    person = {"id": 1, "image_id": 5, "category_id": 1, "bbox": [3, 4, 20, 30]}
+    for video in (1, 2):
+        images = [{"id": 5, "file_name": "0.png"}]
+        write(f"all/{video}.json", {"images": images, "annotations": [person], "categories": [{"id": 1, "name": "x"}]})
+    people, _, said = converted("all")
+    assert len(people["0.png"]) == 2
+    assert "warning: all: 1 pictures are listed twice, and all their people are joined" in said
+
+
 def test_coco_files_of_several_splits_are_not_joined(capsys):
     for split in ("train", "valid"):  # as Roboflow exports them
         write(f"{split}/_annotations.coco.json", {"images": [], "annotations": [], "categories": []})
