@@ -35,6 +35,8 @@ _FLATTER = 0.2  # share of the pixels that flat colours cover on one side of a p
 
 _SPLIT = re.compile(r"(?<![a-z])(train|val|test)(?:id|idation|ing|set)?(?![a-z])")
 """A split as a word of its own: `interval` and `latest` are none."""
+_BESIDE = re.compile(r"\.|__MACOSX$|(?i:(readme|licen[cs]e)\b|.*\.(7z|db|gz|html|ini|md|pdf|rar|tar|tgz|zip)$)")
+"""What lies beside the one folder that has everything."""
 _ANNOTATIONS = (".json", ".ndjson", ".jsonl", ".xml", ".csv", ".txt")
 
 Places = dict[str, tuple[str, Path, tuple[str, ...]]]
@@ -65,7 +67,7 @@ def look(path: Path) -> Found:
     if not path.is_dir():
         what = "a single file" if path.is_file() else "no such folder"
         raise UserError(f"--data {path}: {what}; name a folder of at least {FEWEST} pictures")
-    while len(inside := [one for one in path.iterdir() if one.name[0] != "."]) == 1 and inside[0].is_dir():
+    while len(inside := [one for one in path.iterdir() if not _BESIDE.match(one.name)]) == 1 and inside[0].is_dir():
         path = inside[0]
     found = [one for one in (_yolo(path), _coco(path), _two_sides(path)) if one]
     if len(found) > 1:

@@ -114,6 +114,9 @@ def yolo(folder: Path) -> None:
 def nested(folder: Path) -> None:
     side_by_side(folder / "unzipped/pairs/train")
     side_by_side(folder / "unzipped/pairs/val", 2)
+    for beside in ("__MACOSX/pairs/._0.png", "unzipped/README.txt", "unzipped/pairs.zip"):
+        (folder / beside).parent.mkdir(parents=True, exist_ok=True)
+        (folder / beside).touch()
 
 
 def mixture(folder: Path) -> None:
