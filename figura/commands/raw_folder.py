@@ -6,7 +6,7 @@ The readers of `figura.preparation` decide. Splits keep the names that they have
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
@@ -24,6 +24,7 @@ from figura.formats.pair_files import Loaded, find_pairs, load_pair, sides, spli
 from figura.formats.records import UnusableError
 from figura.formats.yolo import SPLITS, open_yolo, yolo_file
 from figura.preparation.pairs import looks_single
+from figura.preparation.picture_names import PictureNames
 from figura.preparation.splits import TRAIN, VALIDATION, in_order
 
 FEWEST = 20
@@ -126,21 +127,35 @@ def _coco(folder: Path) -> Found | None:
 
 
 def _place_of(folder: Path, annotations: Path, names: Sequence[str]) -> tuple[str, list[str]]:
-    """Return the folder of pictures, relative to `folder`, and their names in it.
+    """Return the folder of most pictures, relative to `folder`, and their names in it.
 
     The names may have folders of another machine, and some pictures may be missing. Splits may have pictures of the
-    same names, so the folder of the annotations comes first, then those with its split in their path.
+    same names, so the folder of the annotations comes first, then those with its split in their path; at last, names
+    count as `prepare` finds them.
     """
     word = _SPLIT.search(annotations.relative_to(folder).as_posix().lower())
     below = [one for one in sorted(folder.rglob("*")) if one.is_dir()]
     of_split = [one for one in below if word and word[0] in one.relative_to(folder).as_posix().lower()]
     names = [name.replace("\\", "/") for name in names]
-    for place in (annotations.parent, annotations.parent / "images", *of_split, folder / "images", folder, *below):
-        for ends in (names, [Path(name).name for name in names]):
-            if any((place / ends[index]).is_file() for index in evenly_spaced(len(ends), _SAMPLE)):
-                return place.relative_to(folder).as_posix(), ends
+    sample, most, best = evenly_spaced(len(names), _SAMPLE), 0, ("", names)
+    places = (annotations.parent, annotations.parent / "images", *of_split, folder / "images", folder, *below)
+    for place, ends in _ways(folder, places, names):
+        if (count := sum((place / ends[index]).is_file() for index in sample)) > most:
+            most, best = count, (place.relative_to(folder).as_posix(), ends)
+        if most == len(sample):
+            break
+    if most:
+        return best
     found = f"no picture that the annotations name, such as {names[0]}" if names else "annotations without pictures"
     raise UserError(f"--data {folder}: found {found}")
+
+
+def _ways(folder: Path, places: Iterable[Path], names: list[str]) -> Iterator[tuple[Path, list[str]]]:
+    for place in places:
+        yield place, names
+        yield place, [Path(name).name for name in names]
+    known = PictureNames(list(picture_files(folder)))
+    yield folder, [known.nearest(name) or name for name in names]
 
 
 def _annotated(

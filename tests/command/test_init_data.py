@@ -101,6 +101,14 @@ def lvis(folder: Path) -> None:
     with_images(folder, lambda one: one.update(coco_url=f"http://images.cocodataset.org/{one.pop('file_name')}"))
 
 
+def renamed(folder: Path) -> None:
+    coco(folder)
+    for number, picture in enumerate(sorted((folder / "images").iterdir())):
+        place = folder / f"images/{number % 3}/{picture.stem}.PNG"
+        place.parent.mkdir(exist_ok=True)
+        picture.rename(place)
+
+
 def yolo(folder: Path) -> None:
     (folder / "data.yaml").write_text("names: [cup]\ntrain: images/train\nval: images/val\n")
     for split, count in (("train", COUNT), ("val", 4)):
@@ -164,6 +172,9 @@ FOUND = {
     lvis: ("pose", "coco", {
         "images": "images", "annotations": "persons.json", "shares": {"validation": 0.2, "test": 0.2}
     }, r"24 annotations \(24 with joints\) in 24 pictures, 60 x 80", {}),
+    renamed: ("pose", "coco", {
+        "images": ".", "annotations": "persons.json", "shares": {"validation": 0.2, "test": 0.2}
+    }, r"24 annotations \(24 with joints\) in 24 pictures, 60 x 80 pixels\nrecipe", {}),
     boxes: ("detection", "coco", {
         "images": "images", "annotations": "persons.json", "shares": {"validation": 0.2, "test": 0.2}
     }, r"COCO's JSON: 24 annotations, boxes without joints in 24 pictures", {"side": 161}),
