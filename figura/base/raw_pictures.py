@@ -47,6 +47,7 @@ _DIRECT = ("BMP", "JPEG", "MPO", "PNG", "WEBP")
 _WIDTH, _HEIGHT, _BITS, _ORIENTATION = 0x0100, 0x0101, 0x0102, 0x0112  # tags of TIFF and EXIF
 _PHOTOMETRIC, _PLANAR = 0x0106, 0x011C  # tags of TIFF
 _DEEP_PLANES = "more than 8 bits, one channel after another (PlanarConfiguration 2): convert it to 8 bits"
+_OTHER_FORM = "it is damaged, or has numbers or channels that are not read, as scientific TIFF: convert it to PNG"
 _BACK = {6: 8, 8: 6}  # orientations whose turn another one takes back
 _PNG_TAGS = ("exif", "Raw profile type exif", "xmp")
 
@@ -224,7 +225,7 @@ def _opened(
         except Exception:  # noqa: BLE001  # of damaged headers, Pillow raises whatever its readers meet
             file.seek(0)
             kind = kind_of(file.read(HEAD), path) or "it is empty, damaged or of another kind"
-            raise _unreadable(path, kind, advice) from None
+            raise _unreadable(path, _OTHER_FORM if kind == "it is a picture" else kind, advice) from None
         if facts is None:
             raise _unreadable(path, f"it has more than {most / 1e6:.0f} megapixels: make it smaller", advice)
         yield image, facts

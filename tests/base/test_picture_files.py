@@ -284,13 +284,14 @@ IN_PLANES = cv2.imencode(".tif", np.dstack([DEEP] * 3))[1].tobytes().replace(PLA
         (encoded(Image.new("F", (2, 2)), "TIFF"), "numbers of 32 bits without a range"),
         (encoded(Image.new("I", (2, 2)), "TIFF"), "numbers of 32 bits without a range"),
         (IN_PLANES, "more than 8 bits, one channel after another .*: convert it to 8 bits"),
+        (cv2.imencode(".tif", np.zeros((2, 2, 3), np.float32))[1].tobytes(), "channels that are not read, .*TIFF: con"),
         (b"", "it is empty, damaged or of another kind"),
         (b"%!PS-Adobe-3.0 EPSF-3.0", "of another kind"),
         (encoded(Image.fromarray(ROW).convert("RGBA"))[:-30], "damaged PNG"),
         (encoded(Image.fromarray(ROW), "TIFF")[:-3], "damaged|of another kind"),
         (encoded(Image.fromarray(ROW), "JPEG")[:-3], "damaged"),
     ],
-    ids=["float", "32 bits", "planes", "empty", "PostScript", "cut PNG", "cut TIFF", "cut JPEG"],
+    ids=["float", "32 bits", "planes", "float RGB", "empty", "PostScript", "cut PNG", "cut TIFF", "cut JPEG"],
 )
 def test_what_cannot_be_read_is_one_line(content, reason):
     with pytest.raises(UserError, match=rf"^here\.png: no readable picture: .*({reason}).*; mend it$"):
