@@ -12,7 +12,7 @@ from typing import IO, Literal
 import cv2
 import numpy as np
 from PIL import Image, ImageCms
-from PIL.TiffImagePlugin import TiffImageFile
+from PIL.TiffImagePlugin import MM, OPEN_INFO, TiffImageFile
 
 from figura.base.errors import UserError
 from figura.base.file_kinds import HEAD, kind_of
@@ -51,6 +51,7 @@ _OTHER_FORM = "it is damaged, or has numbers or channels that are not read, as s
 _BACK = {6: 8, 8: 6}  # orientations whose turn another one takes back
 _PNG_TAGS = ("exif", "Raw profile type exif", "xmp")
 
+OPEN_INFO[MM, 0, (1,), 1, (16,), ()] = ("I;16B", "I;16B")  # 0 is white; Pillow has only the other order of bytes
 Image.MAX_IMAGE_PIXELS = LARGEST_PIXELS  # Pillow would refuse pictures that OpenCV reads
 warnings.filterwarnings("ignore", module=r"PIL\.")  # about damaged tags; damaged pixels raise errors
 

@@ -159,6 +159,9 @@ KINDS = {  # the content, what a person sees of its first row, what was done, by
     "16 bits of TIFF, RGB": (cv2.imencode(".tif", np.dstack([DEEP] * 3))[1].tobytes(), UPPER, [DEPTH, PNG], 0),
     "16 bits of TIFF, 0 is white": (encoded(Image.fromarray(DEEP), "TIFF", tiffinfo={0x0106: 0}),
         [255, 255, 254, 99, 0], [DEPTH, PNG], 0),
+    "16 bits of TIFF, 0 is white, big-endian": (
+        encoded(Image.fromarray(DEEP.astype(">u2")), "TIFF", tiffinfo={0x0106: 0}),
+        [255, 255, 254, 99, 0], [DEPTH, PNG], 0),
     "16 bits, transparent": (png(HALF, 16, 6), [0, 255, 127], [WHITE, DEPTH], 0),
     "16 bits, transparent grey": (png(KEYED, 16, 0, (b"tRNS", b"\1\1")), [1, 255, 2], [WHITE, DEPTH], 0),
     "16 bits, transparent colour": (png(np.dstack([KEYED] * 3).astype(">u2"), 16, 2, (b"tRNS", b"\1\1" * 3)),
