@@ -403,13 +403,18 @@ def _between(box: Any) -> Any:
 
 
 def _mpii_person(one: Any) -> dict[str, Any]:
-    """Read a person; the box is the square of 200 x `scale` pixels around `center` (MPII's definition)."""
+    """Read a person; the box is the square of 200 x `scale` pixels around `center` (MPII's definition).
+
+    Its pixels count from 1, as in MATLAB.
+    """
     points, visible, center, scale = _values(one, "joints", "joints_vis", "center", "scale")
     if not isinstance(center, list) or len(center) != 2 or not is_finite([*center, scale]):
         raise UnusableError("record is not one of MPII's", repr(one)[:80])
     flat, side = _triples(points, visible), 200 * scale
-    joints = [(x, y, 2) if seen else (0, 0, 0) for x, y, seen in zip(flat[::3], flat[1::3], flat[2::3], strict=True)]
-    box = [center[0] - side / 2, center[1] - side / 2, side, side]
+    from_0 = [one - 1 if is_finite([one]) else one for one in flat]
+    places = zip(from_0[::3], from_0[1::3], flat[2::3], strict=True)
+    joints = [(x, y, 2) if seen else (0, 0, 0) for x, y, seen in places]
+    box = [center[0] - 1 - side / 2, center[1] - 1 - side / 2, side, side]
     return {"category_id": 1, "keypoints": [number for joint in joints for number in joint], "bbox": box}
 
 

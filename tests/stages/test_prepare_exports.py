@@ -433,8 +433,8 @@ def test_mpii_lists():
     )
     people, (category,), _ = converted("train.json")
     (one,) = people["a.png"]
-    assert one["bbox"] == [6, 14, 20, 20]
-    assert one["keypoints"][:6] == [0, 0, 0, 5, 5, 2]
+    assert one["bbox"] == [5, 13, 20, 20]  # pixels count from 1 there
+    assert one["keypoints"][:6] == [0, 0, 0, 4, 4, 2]
     assert category["keypoints"] == list(SETS["mpii"].keypoints)
 
 
