@@ -9,6 +9,7 @@ that says what the numbers are.
 import hashlib
 import marshal
 import math
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -43,6 +44,7 @@ _LIES = {
     "down": "below their hips: y counts from the bottom, or the pictures stand on their heads",
 }
 
+_ONE_TEXT = re.compile(r"[\s(\[-]*\d[\s\d.,;eE+()\[\]-]*")  # numbers that are no list
 _IN_OTHER_KEYS = (len(WHOLEBODY.keypoints), len(HUMANART21.keypoints))  # `keypoints` has COCO's joints alone
 
 
@@ -51,10 +53,13 @@ class JointCounts:
 
     def __init__(self) -> None:
         self.numbers: dict[Any, Counter[int]] = {}
+        self.records = self.texts = 0
 
     def add(self, record: Mapping[str, Any]) -> None:
         """Count an annotation; keypoints of zeros alone and of crowd regions do not count, joints by name are 0."""
         keypoints = record.get("keypoints")
+        self.records += 1
+        self.texts += any(isinstance(one, str) and _ONE_TEXT.fullmatch(one) for one in (record.get("bbox"), keypoints))
         if whole_number(record.get("iscrowd")) == 1:
             return
         if isinstance(keypoints, dict) and keypoints:
@@ -67,10 +72,15 @@ class JointCounts:
             self.numbers.setdefault(category, Counter())[count] += 1
 
     def check(self, path: Path, members: Mapping[int, Any] | None, joints: int, key: str) -> None:
-        """Raise UserError if most annotations have another number of joints than are named, or none is named.
+        """Raise UserError if most annotations have another number of joints than are named, none is named, or texts.
 
         `members` are the categories of people; None if there are none, then all categories count.
         """
+        if 2 * self.texts > self.records:
+            raise UserError(
+                f"{path}: in {self.texts} of {self.records} annotations, bbox or keypoints are one text, as of a "
+                "table; write lists of numbers"
+            )
         counts = self._of(members)
         usual = {0, 2 * joints, 3 * joints} | ({3 * len(KEYPOINTS)} if joints in _IN_OTHER_KEYS else set())
         wrong = {count: many for count, many in counts.items() if count not in usual}

@@ -795,6 +795,8 @@ REFUSED = [
     (category({"id": 1, "name": "face"}), {},
      "12 of 12 annotations have 51 numbers, 17 joints, and no category names them; write `keypoints: co"),
     (each(lambda one: one.update(keypoints=one["keypoints"] * 8)), {}, "408 numbers, 136 joints, and the category"),
+    (each(lambda one: one.update(keypoints=str(one["keypoints"]))), {}, "in 12 of 12 annotations, bbox or keypoints"),
+    (each(lambda one: one.update(bbox=",".join(map(str, one["bbox"])))), {}, "keypoints are one text, as of a table"),
     (lambda raw: raw.update(annotations=[]), {}, "list of annotations is empty; the split train needs them"),
     (lambda raw: raw.pop("annotations") and None, {}, "annotations is missing, as in COCO's image-info files"),
     (both(lambda raw: raw.update(annotations=[]), category(*JOINT_BY_JOINT)), {},
