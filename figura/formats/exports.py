@@ -153,6 +153,8 @@ def _of_object(path: Path, files: list[Path], content: Mapping[str, Any], key: s
         return _coco_files(files, path, key)
     if {"annotations", "images"} <= set(content) and _has_confidences(path):
         return _coco(files, path, "predictions in COCO's format", predicted=True)
+    if {"annotations", "images"} <= set(content) and _has_unlabelled_frames(path):
+        return _coco(files, path, "PoseTrack's COCO file", predicted=False)
     return None
 
 
@@ -311,6 +313,15 @@ def _has_confidences(path: Path) -> bool:
         keypoints = one.get("keypoints")
         if isinstance(keypoints, list) and any(flag not in (0, 1, 2) for flag in keypoints[2::3]):
             return True
+    return False
+
+
+def _has_unlabelled_frames(path: Path) -> bool:
+    """Return whether the images say `is_labeled`, as PoseTrack's, and one is not."""
+    for one in read_records(path, "images"):
+        (labelled,) = _values(one, "is_labeled")
+        if not labelled:
+            return labelled is not None
     return False
 
 

@@ -474,6 +474,7 @@ def test_a_folder_of_coco_files_as_posetrack_has():
                   {"id": 6, "file_name": f"images/{video}/000001.png", "is_labeled": False}]  # fmt: skip
         person = {"id": 1, "image_id": 5, "category_id": 1, "bbox": [3, 4, 20, 30], "keypoints": flat(17, confidence=1)}
         write(f"val/{video}.json", {"images": images, "annotations": [person], "categories": [category]})
+    assert list(converted("val/1.json")[0]) == ["1/000000.png"]
     people, categories, _ = converted("val")
     crowds = {name: [one.get("iscrowd", 0) for one in those] for name, those in people.items()}
     assert crowds == {"1/000000.png": [0, 1], "2/000000.png": [0, 1]}  # and the region to ignore
