@@ -221,6 +221,10 @@ _OTHERS = {
     "[ completions data": "Label Studio's own format; export it as COCO or YOLO",
     "{ objects size": "Supervisely's own format of one picture; export the project as COCO or YOLO",
     "{ categories items": "Datumaro's own format; export it as COCO or YOLO",
+    "{ assets version": "VoTT's own format; convert it to COCO or YOLO",
+    "{ labels skeletons": "SLEAP's own format; convert it to COCO",
+    "{ attribute metadata project": "VIA 3's own format; export it as COCO",
+    "{ samples": "FiftyOne's own format; export it as COCODetectionDataset",
     "{ annotations item": "V7 Darwin's own format of one picture; export the dataset as COCO or YOLO",
 }
 """First character, and keys that tell a format -> what to do instead."""
