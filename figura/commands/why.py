@@ -14,11 +14,11 @@ from figura.base.errors import UserError, nearest, printable
 from figura.base.files import read_text
 from figura.base.yaml12 import read_yaml
 from figura.commands import parser_of
-from figura.pipeline.accepted import acceptances
+from figura.pipeline.accepted import acceptances, manifests_in
 from figura.pipeline.calls import check_repository, status
 from figura.pipeline.causes import causes
 from figura.pipeline.dag import PIPELINE, Instance, entries, instances, no_pipeline
-from figura.pipeline.lock import read_lock
+from figura.pipeline.lock import Lock, read_lock
 from figura.pipeline.manifests import refresh
 from figura.recipe.schema_check import check_schema
 
@@ -67,12 +67,13 @@ def chosen_stages(asked: Collection[str]) -> tuple[list[Instance], list[Instance
     return [one for one in known if not asked or one.name in asked or one.name.partition("@")[0] in asked], known
 
 
-def only_code(instance: Instance, said: list[Any]) -> bool:
-    """Whether a stage is stale through its code or packages alone, by what its status says."""
-    return said == [{"changed deps": {str(instance.manifest): "modified"}}]
+def only_code(instance: Instance, said: list[Any], lock: Lock) -> bool:
+    """Whether a stage that ran is stale through its code or packages alone, by what its status says."""
+    manifest = str(instance.manifest)
+    return said == [{"changed deps": {manifest: "modified"}}] and manifest in manifests_in(lock, instance.name)
 
 
-def lines(instance: Instance, said: list[Any], lock: Mapping[str, Any], known: Sequence[Instance]) -> list[str]:
+def lines(instance: Instance, said: list[Any], lock: Lock, known: Sequence[Instance]) -> list[str]:
     """Return the lines of a stage; `said` is its status."""
     found = [line for line in causes(instance, lock) if not line.startswith("no setting or code differs")]
     found += [one for one in said if isinstance(one, str) and one != "changed command"]  # "always changed"
@@ -87,7 +88,7 @@ def lines(instance: Instance, said: list[Any], lock: Mapping[str, Any], known: S
                 found.append(f"{what}: {path} ({how})")
     after = sorted(set(followers(instance, known)), key=known.index)
     follow = [f"  then perhaps {', '.join(one.name for one in after)}"] if after else []
-    if only_code(instance, said):
+    if only_code(instance, said, lock):
         follow.append(f"  or, if that changes no result: figura accept {instance.name}{_seconds(instance)}")
     return [f"{instance.name} would run:", *(f"  {line}" for line in found), *follow]
 

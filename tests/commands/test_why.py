@@ -65,8 +65,11 @@ def test_what_accepting_takes_is_that_of_the_parts_it_compares(tmp_path: Path, m
     (live / "recipe.yaml").write_text(f"data:\n  batch_size: 4\nlosses:\n{gates}\nsteps:\n{schedules}")
     command = ("python", "-m", "stages.train", "toy.yaml", "runs/toy")
     train = Instance("train@toy", command, ("code/train-toy.json",), ())
-    *_, last = lines(train, [{"changed deps": {"code/train-toy.json": "modified"}}], {}, [train])
+    said, lock = [{"changed deps": {"code/train-toy.json": "modified"}}], {"deps": [{"path": "code/train-toy.json"}]}
+    *_, last = lines(train, said, {"train@toy": lock}, [train])
     assert last.endswith("figura accept train@toy, about 80 s; its iterations took about 500 s")
+    never = "train@toy would run:", "  dvc.lock knows no run of it"  # which nothing can be compared with
+    assert lines(train, said, {}, [train]) == [*never]
 
 
 def test_a_stage_without_a_manifest_is_one(

@@ -63,7 +63,7 @@ def main(arguments: list[str]) -> None:
     ):
         for one in waiting:
             try:
-                if not only_code(one, stale[one.name]):
+                if not only_code(one, stale[one.name], lock):
                     causes = "\n".join(lines(one, stale[one.name], lock, known)[1:])
                     raise UserError(f"only changes of code can be accepted:\n{causes}")
                 print(f"{one.name}: {_accept(one, args.iterations, worktrees)}", flush=True)
