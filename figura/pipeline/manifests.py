@@ -90,7 +90,7 @@ def _write_all() -> list[Path]:
             }
             roots |= {tops.get(p, p) for p in code.sources.values()}
     KEPT.mkdir(parents=True, exist_ok=True)
-    changed = [path for path, text in contents.items() if not path.is_file() or path.read_text() != text]
+    changed = [path for path, text in contents.items() if not path.is_file() or path.read_bytes() != text.encode()]
     for path in changed:
         path.parent.mkdir(exist_ok=True)
         write_text(path, contents[path])

@@ -241,6 +241,16 @@ def test_a_recipe_in_another_file_of_variables_gets_its_manifest() -> None:
     assert refresh() == []
 
 
+@pytest.mark.usefixtures("project")
+def test_windows_line_ends_of_a_manifest_are_replaced() -> None:
+    """DVC compares its bytes, and `core.autocrlf` of git gives it such ends."""
+    (path,) = refresh()
+    written = path.read_bytes()
+    path.write_bytes(written.replace(b"\n", b"\r\n"))
+    assert refresh() == [path]
+    assert path.read_bytes() == written
+
+
 def refreshed(project: Path) -> str:
     """Bring the manifests up to date in a process of its own; return what it prints."""
     code = "from figura.pipeline.manifests import refresh\nprint(*refresh())"
