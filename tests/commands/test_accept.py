@@ -14,11 +14,13 @@ import toy
 from pipeline.preloaded import preloaded
 from trainings import QUIET, trained
 
+from figura.base.errors import UserError
 from figura.base.pictures import encode_png
 from figura.base.yaml12 import read_yaml, to_yaml
+from figura.commands.accept.command import _accept
 from figura.commands.accept.differences import in_folders, in_tensors, in_values
 from figura.commands.accept.samples import _small_project, run_sample
-from figura.commands.accept.sides import Side
+from figura.commands.accept.sides import Side, Worktrees
 from figura.commands.accept.trainings import difference, run_visits
 from figura.commands.accept.visits import Plan, spans
 from figura.evaluation.trained import write_dump
@@ -224,3 +226,24 @@ def test_raw_data_may_lie_outside_of_the_project(source: str, tmp_path: Path, mo
         written = read_yaml(side / "data/params.yaml")["datasets"]["mine"]["source"]
         assert (side / written).resolve() == Path(source).resolve()
     assert sorted(path.name for path in Path("scratch").iterdir()) == ["new", "old"]
+
+
+def test_settings_that_change_meanwhile_are_not_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    manifest, recorded = Path("code/metrics-toy.json"), list[str]()
+    manifest.parent.mkdir()
+    manifest.write_text("{}")
+    stage = Instance("metrics@toy", ("python", "-m", "stages.metrics"), (str(manifest),), ())
+    said = {str(manifest): "modified", "toy.yaml": {"metrics": "modified"}}
+    for name, result in (
+        ("refresh", list),
+        ("read_lock", lambda: {stage.name: {"deps": [{"path": str(manifest), "md5": "a"}]}}),
+        ("status", lambda names: {key: [{"changed deps": said}] for key in names}),
+        ("record", recorded.append),
+    ):
+        monkeypatch.setattr(f"figura.commands.accept.command.{name}", result)
+    monkeypatch.setattr("figura.commands.accept.samples.compare_samples", lambda *_: "9 rows")
+    monkeypatch.setattr(Worktrees, "code_of", lambda *_: (side(ROOT), "abc"))
+    with pytest.raises(UserError, match="settings or data have changed meanwhile"):
+        _accept(stage, 4, Worktrees(tmp_path, ""))
+    assert recorded == []

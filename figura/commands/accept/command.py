@@ -93,8 +93,9 @@ def _accept(instance: Instance, count: int, worktrees: "Worktrees") -> Acceptanc
         else:
             replayed = compare_samples(instance, sides, Path(scratch))
     refresh()
-    if md5(manifest.read_bytes()) != now:
-        raise UserError("its code has changed meanwhile; try again")
+    said = status([instance.name]).get(instance.name, [])
+    if md5(manifest.read_bytes()) != now or not only_code(instance, said, lock):  # DVC would record new settings, too
+        raise UserError("its code, settings or data have changed meanwhile; try again")
     record(instance.name)
     at = (git("describe", "--always", "--dirty= with changes", "--abbrev=12", "--exclude=*") or "none").strip()
     made, made_by = (earlier.made, earlier.made_by) if earlier else (before, commit)
