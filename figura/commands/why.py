@@ -78,14 +78,14 @@ def lines(instance: Instance, said: list[Any], lock: Lock, known: Sequence[Insta
     found = [line for line in causes(instance, lock) if not line.startswith("no setting or code differs")]
     found += [one for one in said if isinstance(one, str) and one != "changed command"]  # "always changed"
     kinds = {kind: paths for one in said if isinstance(one, dict) for kind, paths in one.items()}
-    told = tuple(found)
+    told, params = tuple(found), {str(path) for path, _ in instance.params}
     for kind, what in (("changed deps", "data"), ("changed outs", "output")):
         for path, how in (kinds.get(kind) or {}).items():
             said_so = any(line.startswith((f"{path}: ", f"data: {path} ", f"data: {path},")) for line in told)
             if isinstance(how, Mapping):  # a params file
                 found += [f"{path}: {key} ({one})" for key, one in how.items() if not said_so]
             elif not said_so and path[:5] != "code/":
-                found.append(f"{what}: {path} ({how})")
+                found.append(f"{path} ({how})" if path in params else f"{what}: {path} ({how})")
     after = sorted(set(followers(instance, known)), key=known.index)
     follow = [f"  then perhaps {', '.join(one.name for one in after)}"] if after else []
     if only_code(instance, said, lock):

@@ -90,12 +90,13 @@ def test_a_stage_without_a_manifest_is_one(
 @pytest.mark.usefixtures("project")
 def test_a_new_section_is_a_setting_and_a_longer_path_another_one() -> None:
     deps = ("data/prepared/people_small", "data/prepared/people")
-    stage = Instance("train@toy", ("train",), deps, ())
-    said = {"toy.yaml": {"callbacks": "new"}, "data/prepared/people": "modified", deps[0]: "new"}
+    stage = Instance("train@toy", ("train",), deps, (), (("moved.yaml", "seed"),))
+    said = {"toy.yaml": {"callbacks": "new"}, "data/prepared/people": "modified", deps[0]: "new", "moved.yaml": "new"}
     lock = {"train@toy": {"cmd": "train", "deps": [{"path": "data/prepared/people", "md5": "a"}]}}
     assert lines(stage, [{"changed deps": said}], lock, [stage]) == [
         "train@toy would run:",
         "  data: data/prepared/people_small (new)",
         "  toy.yaml: callbacks (new)",
         "  data: data/prepared/people (modified)",
+        "  moved.yaml (new)",
     ]
