@@ -32,7 +32,7 @@ def queued() -> dict[str, Recipe]:
             if "train" in content:  # not data/params.yaml
                 recipes[f"{one['name']} {file}"] = check_recipe(content, Path(file))
     if not recipes:
-        raise UserError(f"no experiment is queued: `{EXPERIMENT} --queue`")
+        raise UserError(f"no experiment queued at this commit changes a recipe: `{EXPERIMENT} --queue -S ...`")
     return recipes
 
 

@@ -86,12 +86,12 @@ def test_the_queue_is_read_from_what_dvc_shows(monkeypatch, capsys):
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert lines[1:] == [["e10", "params.yaml", "10", "10"], ["e12", "params.yaml", "12", "2"], ["all", "22", "12"]]
     shown[0]["experiments"] = [experiment(20)]
-    with pytest.raises(UserError, match="no experiment is queued"):
+    with pytest.raises(UserError, match="no experiment queued at this commit changes a recipe"):
         states.main(["--queue"])
 
 
 @pytest.mark.parametrize("shown", [[], [{"rev": "a" * 40, "data": None, "experiments": None}]])
 def test_a_new_repository_has_no_queue(shown, monkeypatch):
     monkeypatch.setattr(state_tables, "experiments", lambda: [{"rev": "workspace", "data": None}, *shown])
-    with pytest.raises(UserError, match="no experiment is queued"):
+    with pytest.raises(UserError, match="no experiment queued at this commit changes a recipe"):
         states.main(["--queue"])
