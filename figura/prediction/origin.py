@@ -91,10 +91,7 @@ def find_origin(model: Path, recipe: Path | None, trusted_types_only: bool) -> O
         content = {key: value for key, value in own.items() if key != "facts"}
         return Origin(model / RECIPE, content, project, trusted_types_only)
     if project is None:
-        raise UserError(
-            f"{model}: no {PIPELINE} above it names its recipe; name the params file, such as "
-            'figura.load(..., recipe="recipes/pose.yaml")'
-        )
+        raise UserError(f"{model}: no {PIPELINE} above it names its recipe; name the params file, such as params.yaml")
     return Origin(project / named, read_yaml(project / named), project, trusted_types_only)
 
 

@@ -118,7 +118,7 @@ def test_what_trusts_figuras_types_alone_ends_with_load_and_predict(before, tmp_
 )
 def test_pipelines_of_others(pipeline, tmp_path, modules):
     run = project(tmp_path / "a", 1, pipeline)
-    with pytest.raises(UserError, match=r"no dvc\.yaml above it names its recipe; name the params file"):
+    with pytest.raises(UserError, match=r"names its recipe; name the params file, such as params\.yaml$"):
         load(run)
     with pytest.raises(UserError, match="there is no module 'photos_of_mine'"):
         load(run, recipe=tmp_path / "a/recipe.yaml")  # it is not of that pipeline
