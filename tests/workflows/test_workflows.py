@@ -95,6 +95,16 @@ def test_an_altered_metric_and_a_rerun_that_breaks_are_reported(
     assert "It did not run" in (tmp_path / "summary.md").read_text().removeprefix(summary)
 
 
+def test_a_rerun_of_everything_takes_no_training_of_an_earlier_job(tmp_path: Path) -> None:
+    shutil.copytree(ROOT / ".ci", tmp_path / ".ci")
+    for folder in ("runs/toy/finished", "runs/toy/resume", "bin"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "bin/dvc").symlink_to("/bin/true")
+    path = {"PATH": f"{tmp_path / 'bin'}:{ENVIRONMENT['PATH']}"}
+    subprocess.run([tmp_path / ".ci/rerun"], env=ENVIRONMENT | path, check=True)
+    assert [one.name for one in (tmp_path / "runs/toy").iterdir()] == ["resume"]  # which a job that was cut needs
+
+
 def test_only_this_repository_with_the_label_reaches_the_gpu_and_only_protected_branches_keep_results() -> None:
     jobs = named("reproduce")["jobs"]
     (keep,) = (one for one in jobs["reproduce"]["steps"] if "dvc push" in one.get("run", ""))
