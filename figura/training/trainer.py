@@ -439,7 +439,10 @@ def _by_parameter_names(
 
 
 def _count_nonfinite(counts: dict[str, int], reports: Mapping[str, StepReport]) -> None:
-    """Count the last updates in a row that were not finite, by step; those that overflowed in fp16 do not count."""
+    """Count the last updates in a row that were not finite, by step; those that overflowed in fp16 do not count.
+
+    An iteration without losses is no update, so it does not end a row.
+    """
     for name, report in reports.items():
-        if not report.overflowed:
+        if report.raw and not report.overflowed:
             counts[name] = counts.get(name, 0) + 1 if report.skipped else 0
