@@ -318,11 +318,11 @@ class Trainer:
 
     def update_averages(self, reports: Mapping[str, StepReport]) -> None:
         """Update the moving averages of networks that took a step."""
-        for name, report in reports.items():
-            for network in self.recipe.steps[name].trains:
-                if network in self.averages and report.raw and not report.skipped:  # without losses, no update
-                    live = self.accelerator.unwrap_model(self.networks.live[network])
-                    self.averages[network].update_parameters(live)
+        updated = [name for name, report in reports.items() if report.raw and not report.skipped]  # else no update
+        for network in dict.fromkeys(one for name in updated for one in self.recipe.steps[name].trains):
+            if network in self.averages:  # once an iteration, though several steps train it
+                live = self.accelerator.unwrap_model(self.networks.live[network])
+                self.averages[network].update_parameters(live)
 
     def _observe(self, batch: dict[str, Any]) -> tuple[State, dict[str, Tensor]]:
         state, values = State(batch), dict[str, Tensor]()

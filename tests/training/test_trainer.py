@@ -98,6 +98,16 @@ def test_an_iteration_without_losses_adds_nothing_to_the_average(run):
     assert int(trainer.averages["painter"].n_averaged) == 4
 
 
+def test_the_average_of_a_network_that_two_steps_train_is_updated_once_an_iteration(run):
+    content = toy.gan()
+    again = {"paint": toy.PAINT | {"outputs": {"image": "again"}}}
+    content["steps"]["second"] = content["steps"]["painter"] | {"injectors": again}
+    content["losses"]["again"] = content["losses"]["distance"] | {"step": "second"}
+    content["losses"]["again"]["inputs"] = {"image": "again", "target": "y"}
+    trainer = trained(run, {"train.steps": 3, "train.ema": {"decay": 0.5}}, content)
+    assert {name: int(one.n_averaged) for name, one in trainer.averages.items()} == {"painter": 3, "critic": 3}
+
+
 def bare_gan(count):
     painter, critic = network("painter", toy.Painter, 2), network("critic", toy.Critic)
     paint = torch.optim.Adam(painter.parameters(), lr=0.02)
