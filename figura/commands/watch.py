@@ -18,6 +18,9 @@ from figura.commands import parser_of
 from figura.recipe.load import check_recipe
 from figura.recipe.schema_check import check_schema
 
+LONGEST = 1e9
+"""Seconds between looks: not much longer, Python cannot sleep."""
+
 
 def main(arguments: list[str]) -> None:
     """Evaluate a folder of checkpoints."""
@@ -28,8 +31,8 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--split", metavar="NAME", help="split of the datasets of evaluate.data; default: the recipe's")
     parser.add_argument("--every", type=float, metavar="SECONDS", help="evaluate new checkpoints as they appear")
     args = parser.parse_args(arguments)
-    if args.every is not None and not args.every > 0:
-        raise UserError(f"--every {args.every:g}: expected a number of seconds above 0")
+    if args.every is not None and not 0 < args.every <= LONGEST:
+        raise UserError(f"--every {args.every:g}: expected a number of seconds above 0, at most {LONGEST:g}")
     if (args.checkpoints / "recipe.yaml").is_file():
         raise UserError(
             f"{args.checkpoints}: is a model folder; name the folder that holds it, or evaluate it alone: "
