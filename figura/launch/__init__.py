@@ -148,10 +148,10 @@ def fitting_count(most: int, machines: int, recipe: Path) -> tuple[int, str]:
 
     Returns `most` if no number divides it or the recipe is not readable; the stage itself reports this better.
     """
-    from figura.base.yaml12 import read_yaml  # rarely needed
+    from figura.recipe.expansion import read_recipe  # rarely needed
 
     try:
-        size = read_yaml(recipe)["data"]["batch_size"]
+        size = read_recipe(recipe)["data"]["batch_size"]
         fitting = [count for count in range(most, 0, -1) if size % (count * machines) == 0]
     except (UserError, OSError, LookupError, TypeError):
         return most, ""

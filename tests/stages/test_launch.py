@@ -160,6 +160,11 @@ def test_a_training_takes_as_many_processes_as_can_share_its_batch(batch, most, 
     assert found == count
     assert said == ("" if count == most else f" (not {most}, which cannot share data.batch_size {batch} evenly)")
     assert launch.fitting_count(most, machines, tmp_path / "none.yaml") == (most, "")
+    heir = tmp_path / "heir.yaml"
+    heir.write_text(f"data: {{extends: {recipe}#data}}\n")
+    assert launch.fitting_count(most, machines, heir) == (found, said)
+    heir.write_text("data: {extends: nothing.yaml#data}\n")
+    assert launch.fitting_count(most, machines, heir) == (most, "")
 
 
 def test_a_job_of_several_machines_without_srun_is_refused(monkeypatch) -> None:
