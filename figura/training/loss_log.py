@@ -40,7 +40,7 @@ class LossLog:
         self.path, self.tags, self.every = path, dict(tags), every
         self.train: list[Row] = []
         self.validation: list[Row] = []
-        self.latest: dict[str, float] = {}
+        self.latest: dict[str, float] = {}  # of each column the last value between the last two calls of `flush`
         self._reports: list[tuple[int, Mapping[str, StepReport]]] = []
         self._window: list[dict[str, float]] = []
         self._unwritten: list[dict[str, float]] = []
@@ -103,11 +103,12 @@ class LossLog:
         self._reports = []
         self._window += rows
         self._unwritten += rows
-        self.latest = rows[-1]
 
     def flush(self) -> None:
         """Append the losses since the previous call to the file."""
         self.fetch()
+        if self._unwritten:  # of all: what runs in some iterations alone may not have run in the last one
+            self.latest = {column: value for row in self._unwritten for column, value in row.items()}
         if self.path is not None and self._unwritten:
             try:
                 self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -140,7 +141,6 @@ class LossLog:
         """Return the latest `raw`, `weight` and `weighted` of each selected loss computed so far."""
         rows = self.history(*query)
         if self.path is None:
-            self.fetch()
             rows = _long([self.latest]) if self.latest else rows
             rows = rows[rows["loss"].map(loss_of).isin(self.select(*query))]
         latest = rows.drop_duplicates("loss", keep="last").set_index("loss")  # `groupby.last` would skip NaN

@@ -1,5 +1,7 @@
 """The log of losses: every value of every loss, whatever happens to the process, and the means over windows of it."""
 
+import json
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -101,6 +103,17 @@ def test_without_a_file_it_knows_the_latest_values_alone():
     assert log.history().empty
     assert log.last("G") == {"G_L1": {"raw": 0.2, "weight": 95.0, "weighted": 19.0}}
     assert set(log.last()) == set(TAGS)
+
+
+def test_a_log_line_has_the_last_values_of_what_does_not_run_in_its_iteration(run):
+    trained(run, {"losses.square.every": 3, "runtime.log_every": 4})  # square in iterations 1, 4, 7 and 10
+    lines = [json.loads(line) for line in (run / "live/log.jsonl").read_text().splitlines()[1:]]
+    losses = pd.read_csv(run / "live/losses.csv").set_index(["loss", "step"])
+    for line, at in zip(lines, (4, 7, 10), strict=True):
+        assert line["train.square"] == losses.loc[("square", at), "raw"]
+        assert line["train.total"] == pytest.approx(
+            losses.loc[("distance", line["step"]), "weighted"] + losses.loc[("square", at), "weighted"]
+        )
 
 
 def test_a_training_that_fails_has_written_all_it_did(run):

@@ -49,7 +49,7 @@ def train(page: ModuleType, call: dict[str, Any]) -> None:
     def watched(self: Trainer, batch: dict[str, Any], index: int) -> None:
         iterate(self, batch, index)
         trainers[:] = [self]
-        self.loss_log.fetch()
+        self.loss_log.flush()
         if first:
             log.write(json.dumps(noted(self)) + "\n")
         if self.iteration == call["stop"]:
