@@ -2,16 +2,18 @@
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from torch import nn
 
 from figura.base.error_collector import ErrorCollector
 from figura.base.errors import REPRO
 from figura.engine.step import Step
+from figura.interfaces import Schedule
 from figura.recipe.picture_sizes import other_sizes
-from figura.recipe.schema import Declaration, Recipe
+from figura.recipe.schema import Recipe
 from figura.recipe.trial import is_try
-from figura.recipe.types import build_schedule, partial_names
+from figura.recipe.types import INJECTOR, build_schedule, check_arguments, find_type, partial_names
 from figura.training.loss_log import LossLog
 
 
@@ -46,16 +48,24 @@ def late_schedules(recipe: Recipe, steps: int) -> list[str]:
     entries = {f"losses.{name}.schedule": entry.schedule for name, entry in recipe.losses.items()}
     entries |= {f"steps.{name}.lr_schedule": entry.lr_schedule for name, entry in recipe.steps.items()}
     entries |= {f"data.train.{name}.schedule": entry.schedule for name, entry in recipe.data.train.items()}
-    for name, step in recipe.steps.items():
-        for injector, declared in step.injectors.items():
-            for key, value in (declared.arguments.get("args") or {}).items():
-                if isinstance(value, dict) and "type" in value:
-                    entries[f"steps.{name}.injectors.{injector}.args.{key}"] = Declaration(**value)
     errors = ErrorCollector(Path())
     built = {key: build_schedule(entry, key, errors) for key, entry in entries.items() if entry}
+    for name, step in recipe.steps.items():
+        for injector, declared in step.injectors.items():
+            key = f"steps.{name}.injectors.{injector}"
+            if (kind := find_type(declared.type, INJECTOR, key, errors)) is not None:
+                built |= _schedules(check_arguments(kind, declared.arguments, key, errors), key)
     return [
         f"{key} goes on until step {s.last}, training ends at {steps}" for key, s in built.items() if s.last > steps
     ]
+
+
+def _schedules(value: Any, key: str) -> dict[str, Schedule]:
+    """Return the schedules in an argument, or in the maps in it, by dotted key."""
+    if isinstance(value, Schedule):
+        return {key: value}
+    parts = value.items() if isinstance(value, Mapping) else ()
+    return {inner: one for name, part in parts for inner, one in _schedules(part, f"{key}.{name}").items()}
 
 
 def late_gates(recipe: Recipe, steps: int) -> list[str]:

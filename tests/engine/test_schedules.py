@@ -165,5 +165,10 @@ def test_schedules_that_outlast_training_are_named():
     assert late_schedules(noisy, 8) == [
         "steps.painter.injectors.paint.args.noise goes on until step 9, training ends at 8"
     ]
+    mixture = {"type": "Sum", "output": "sum", "terms": {"x": ramp, "image": 1.0}, "constant": ramp | {"end": 8}}
+    assert late_schedules(toy.checked({"steps.painter.injectors.sum": mixture}), 7) == [
+        "steps.painter.injectors.sum.terms.x goes on until step 9, training ends at 7",
+        "steps.painter.injectors.sum.constant goes on until step 8, training ends at 7",
+    ]
     mixed = toy.checked({"data.train.ramps.schedule": ramp | {"from": 0.5}})
     assert late_schedules(mixed, 8) == ["data.train.ramps.schedule goes on until step 9, training ends at 8"]
