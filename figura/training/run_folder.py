@@ -151,7 +151,7 @@ class RunFolder:
         with self._writing(self.run):
             if self.accelerator.is_main_process:
                 self._refuse_not_finite(iteration)
-                self._judge_end(iteration)
+                self._judge_end()
                 best, kept = self.state.best.best(), self.state.best.said(iteration)
                 for one in best:
                     with self.state.best.loaded(one):
@@ -208,27 +208,27 @@ class RunFolder:
                     raise UserError(
                         f"{self.recipe.path}: {what} {name!r}: {broken[0]} is not finite after iteration {iteration}"
                         f", and {len(broken) - 1} of {count - 1} other tensors; no model was written. "
-                        + (self.what_broke(iteration) or advice(self.recipe, name))
+                        + (self.what_broke() or advice(self.recipe, name))
                     )
 
-    def _judge_end(self, iteration: int) -> None:
+    def _judge_end(self) -> None:
         """Raise if both the last updates and the last validation are not finite; warn if one of them is not."""
-        counts = {name: count for name, count in self.state.nonfinite.items() if count}
+        begun = self.state.begun
         validation = self.state.loss_log.validation[-1] if self.state.loss_log.validation else {}
         losses = [name.removesuffix(".raw") for name, value in validation.items() if not math.isfinite(value)]
         steps = [
-            f"step {name!r}: the last {count} updates were not finite, from iteration {iteration - count + 1} on"
-            for name, count in counts.items()
+            f"step {name!r}: the last {self.state.nonfinite[name]} updates were not finite, from iteration {first} on"
+            for name, first in begun.items()
         ]
         said = "; ".join([*steps, *([f"validation is not finite for {', '.join(losses)}"] if losses else [])])
-        if counts and losses:
-            raise UserError(f"{self.recipe.path}: {said}; no model was written. {self.what_broke(iteration)}")
+        if begun and losses:
+            raise UserError(f"{self.recipe.path}: {said}; no model was written. {self.what_broke()}")
         if said:
             self._print(f"warning: {said}; the weights are finite, and are written")
 
-    def what_broke(self, iteration: int) -> str:
+    def what_broke(self) -> str:
         """Return `warnings.what_broke` of this training; empty if the last updates were finite."""
-        return what_broke(self.run, self.recipe, self.state.nonfinite, self.state.loss_log, iteration, self.resumable)
+        return what_broke(self.run, self.recipe, self.state.begun, self.state.loss_log, self.resumable)
 
     def _write_model(self, folder: Path, kept: str = "") -> None:
         more = {"resumed": self.state.resumed or "", "kept": kept, "drawn": drawn_data(self.recipe)}

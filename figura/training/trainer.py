@@ -223,7 +223,7 @@ class Trainer:
         self.iteration += 1
         self.update_averages(reports)
         self.loss_log.add(self.iteration, reports)
-        _count_nonfinite(self.state.nonfinite, reports)
+        _count_nonfinite(self.state.nonfinite, self.state.begun, self.iteration, reports)
         self._refuse_to_go_on()
         self.reporter.advance()
         if self._due(self.recipe.runtime.log_every):
@@ -241,7 +241,7 @@ class Trainer:
             if count >= self.recipe.train.max_nonfinite:
                 raise UserError(
                     f"step {name!r}: {count} updates in a row were not finite (train.max_nonfinite), the last in "
-                    f"iteration {self.iteration}. {self.folder.what_broke(self.iteration)}"
+                    f"iteration {self.iteration}. {self.folder.what_broke()}"
                 )
 
     def run_steps(self, batch: dict[str, Any], index: int) -> dict[str, StepReport]:
@@ -438,11 +438,19 @@ def _by_parameter_names(
     return lambda values: hook(**{key: values[key] for key in wanted}, **keywords)
 
 
-def _count_nonfinite(counts: dict[str, int], reports: Mapping[str, StepReport]) -> None:
+def _count_nonfinite(
+    counts: dict[str, int], begun: dict[str, int], iteration: int, reports: Mapping[str, StepReport]
+) -> None:
     """Count the last updates in a row that were not finite, by step; those that overflowed in fp16 do not count.
+
+    `begun` gets the iteration of the first of them.
 
     An iteration without losses is no update, so it does not end a row.
     """
     for name, report in reports.items():
         if report.raw and not report.overflowed:
             counts[name] = counts.get(name, 0) + 1 if report.skipped else 0
+            if counts[name] <= 1:
+                begun.pop(name, None)
+            if counts[name]:
+                begun.setdefault(name, iteration)

@@ -95,24 +95,21 @@ def upset_norms(steps: Mapping[str, Step]) -> list[str]:
     return lines
 
 
-def what_broke(
-    run: Path, recipe: Recipe, nonfinite: Mapping[str, int], log: LossLog, iteration: int, resumable: int
-) -> str:
+def what_broke(run: Path, recipe: Recipe, begun: Mapping[str, int], log: LossLog, resumable: int) -> str:
     """Return which loss was the first that was not finite, and what to do; empty if the last updates were finite.
 
-    A loss can make those of other steps infinite in turn, so the rates of all steps are named. `nonfinite` counts the
-    last updates in a row that were not finite, by step; `resumable` is the iteration of the last resume point.
+    A loss can make those of other steps infinite in turn, so the rates of all steps are named. `begun` is the iteration
+    of the first of the last updates in a row that were not finite, by step; `resumable` that of the last resume point.
     """
-    counts = {name: count for name, count in nonfinite.items() if count}
-    if not counts:
+    if not begun:
         return ""
-    since = iteration - max(counts.values()) + 1
-    at, loss = log.first_nonfinite(since) or (since, None)
-    step = next(iter(counts)) if loss is None else recipe.loss_step(loss)
+    earliest = min(begun, key=begun.__getitem__)
+    at, loss = log.first_nonfinite(begun[earliest]) or (begun[earliest], None)
+    step = earliest if loss is None else recipe.loss_step(loss)
     what = f"a gradient of step {step!r}" if loss is None else f"the loss {loss!r} of step {step!r}"
     replay = f"`figura replay {run} --step {at}` shows the batch and what broke"
     before = list(recipe.steps)[: list(recipe.steps).index(step) + 1]
-    if at == 1 and all(counts.get(name) == iteration for name in before):
+    if at == 1 and all(begun.get(name) == 1 for name in before):
         remedy = "No update came before it: look for a fault in its inputs or its code; a lower rate does not help"
     else:
         rates = ", ".join(f"{n} {log.latest[key]:g}" for n in recipe.steps if (key := f"{n}.lr") in log.latest)

@@ -159,11 +159,12 @@ def test_without_a_gradient_there_is_nothing_to_scale():
 @pytest.mark.parametrize(("kinds", "counted"), [("o" * 20, 0), ("soo", 1), ("sog", 0), ("s", 1), ("sns", 2)])
 def test_neither_searching_for_a_scale_nor_an_iteration_without_losses_counts_or_ends_a_row(kinds, counted):
     good, skipped, overflowed = (StepReport({"a": X}, skipped=one in "so", overflowed=one == "o") for one in "gso")
-    counts = {}
-    for kind in kinds:
+    counts, begun = {}, {}
+    for iteration, kind in enumerate(kinds, 1):
         report = {"g": good, "s": skipped, "o": overflowed, "n": StepReport()}[kind]
-        _count_nonfinite(counts, {"painter": report})
+        _count_nonfinite(counts, begun, iteration, {"painter": report})
     assert counts.get("painter", 0) == counted
+    assert begun == ({"painter": 1} if counted else {})
 
 
 class Overflow(Injector):

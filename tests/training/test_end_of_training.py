@@ -62,6 +62,11 @@ PATIENT = {"train.max_nonfinite": 50, "runtime.resume_every": 100}
             {"data.train.ramps.broken_from": 0, "data.validation.ramps.broken_from": 0}, None, None,
             ".* is the loss 'distance' of step 'painter', in iteration 1: .* --step 1` .* No update came before it",
         ),
+        (  # 3 updates, in iterations 1, 5 and 9
+            {"data.train.ramps.broken_from": 0, "data.validation.ramps.broken_from": 0, "steps.painter.every": 4},
+            None, None,
+            "step 'painter': the last 3 updates .* from iteration 1 on; .* in iteration 1: .* No update came before it",
+        ),
     ],
 )  # fmt: skip
 def test_what_is_not_finite_is_not_written(changes, content, broken, told, run):

@@ -217,4 +217,5 @@ def _counted_anew(state: Any, iteration: int) -> Any:
     if "best" in parts:
         parts["best"] = {"map": [pair for pair in parts["best"]["map"] if int(pair[0]) <= iteration]}
     parts["nonfinite"] = {"map": []}
+    parts.pop("begun", None)
     return {"map": [list(pair) for pair in parts.items()]}
