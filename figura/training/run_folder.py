@@ -1,12 +1,15 @@
 """The run folder of a training: resume points, checkpoints, the model, the history."""
 
+import inspect
 import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from typing import Any
 
 from accelerate import Accelerator
 from accelerate.utils import gather_object
+from torch.optim import Optimizer
 
 from figura.base.checksums import write_sums
 from figura.base.distributed import raise_on_all_ranks
@@ -101,10 +104,14 @@ class RunFolder:
         Raises:
             UserError: the state was written by a different recipe and does not match.
         """
+        own = {name: _options(one) for name, one in self.state.optimizers.items()}
         try:
             self.state.load_state_dict(point.state())
         except (AttributeError, KeyError, RuntimeError, TypeError, ValueError) as error:
             raise UserError(f"{point.folder}: does not fit this recipe: {error}") from None
+        for name, one in self.state.optimizers.items() if "recipe" in point.differs else ():
+            for group, options in zip(one.param_groups, own[name], strict=True):  # the state has those of its recipe
+                group |= options
         if point.differs:
             self.state.resumed = f"iteration {point.iteration}, made by another {', '.join(point.differs)}"
         return point.iteration
@@ -250,3 +257,9 @@ class RunFolder:
     def _print(self, text: str) -> None:
         if self.accelerator.is_main_process:  # `accelerator.print` would print once per machine
             print(text, flush=True)
+
+
+def _options(optimizer: Optimizer) -> list[dict[str, Any]]:
+    """Return the options of each group that the constructor takes, without what some optimizers count there."""
+    names = optimizer.defaults.keys() & inspect.signature(type(optimizer)).parameters.keys()
+    return [{name: group[name] for name in names & group.keys()} for group in optimizer.param_groups]

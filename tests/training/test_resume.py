@@ -268,6 +268,15 @@ def test_a_lower_rate_goes_on_from_a_state(run):
     assert trainer.loss_log.train[-1]["painter.lr"] == 0.005
 
 
+def test_other_options_of_an_optimizer_go_on_from_a_state(run):
+    sgd = {"type": "torch.optim.SGD", "lr": 0.01, "momentum": 0.9, "weight_decay": 0.1}
+    killed(run, BASE | {OPTIMIZER: sgd}, stop=9)
+    other = {"type": "torch.optim.SGD", "lr": 0.01, "momentum": 0.5}
+    trainer = fit(run, BASE | {OPTIMIZER: other}, resume_anyway=True)
+    (group,) = trainer.steps["painter"].optimizer.param_groups
+    assert (group["momentum"], group["weight_decay"]) == (0.5, 0)
+
+
 def test_asking_where_nothing_was_refused_changes_nothing(run, uninterrupted):
     killed(run, BASE, stop=9, resume_anyway=True)
     assert fit(run, BASE, resume_anyway=True).done == [8, 9, 10, 11]
