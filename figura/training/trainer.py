@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import torch
+from accelerate.utils import gather_object
 from torch import Tensor
 
 from figura.base.distributed import sharded
@@ -239,9 +240,10 @@ class Trainer:
         """Raise UserError if `train.max_nonfinite` updates of a step in a row were not finite."""
         for name, count in self.state.nonfinite.items():
             if count >= self.recipe.train.max_nonfinite:
+                (what_broke, *_) = gather_object([self.folder.what_broke()])  # the first rank has the losses
                 raise UserError(
                     f"step {name!r}: {count} updates in a row were not finite (train.max_nonfinite), the last in "
-                    f"iteration {self.iteration}. {self.folder.what_broke()}"
+                    f"iteration {self.iteration}. {what_broke}"
                 )
 
     def run_steps(self, batch: dict[str, Any], index: int) -> dict[str, StepReport]:

@@ -10,6 +10,7 @@ import torch
 import toy
 from torch.utils.data import default_collate
 from trainings import QUIET, Killed, Recording, assert_same, fit, history, outputs, trained, weights
+from two_processes import run_in_two
 
 from figura.base.errors import UserError
 from figura.base.seeding import generator, seed_here
@@ -188,6 +189,21 @@ def test_too_many_skips_in_a_row_end_the_training(run, limit):
     assert f"iteration {limit}. The first that was not finite is the loss 'distance' of step 'painter'" in said
     assert f"in iteration 1: `figura replay {run} --step 1` shows the batch and what broke. No update came be" in said
     assert not (run / "model").exists()
+
+
+def test_processes_name_the_same_loss(run, tmp_path):
+    """Only the first has the losses in a file."""
+
+    def train():
+        trainer, _ = broken(run, 0, **{"train.max_nonfinite": 2})
+        with pytest.raises(UserError) as caught:
+            trainer.fit()
+        (tmp_path / f"said-{trainer.accelerator.process_index}").write_text(str(caught.value))
+
+    run_in_two(train)
+    first, second = ((tmp_path / f"said-{rank}").read_text() for rank in range(2))
+    assert "The first that was not finite is the loss 'distance' of step 'painter', in iteration 1" in first
+    assert second == first
 
 
 def test_skips_that_are_not_in_a_row_are_forgiven(run):
