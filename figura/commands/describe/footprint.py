@@ -16,7 +16,8 @@ from figura.recipe.schema import Declaration, Recipe
 from figura.recipe.types import OPTIMIZER, construct
 
 OVERHEAD = 1.4
-"""A step holds more for a moment: measured peaks are 0.96 to 1.39 of the count (`7a83103:bench/precision.py`)."""
+"""Resident memory has more than what PyTorch allocates, which is 0.93 to 1.11 of the count in steps of default recipes:
+its peaks were 0.96 to 1.39 of an earlier count, in steps of published ones (`7a83103:bench/precision.py`)."""
 CONTEXT = 2**30
 """Bytes that the driver and the libraries of a GPU take, about."""
 
