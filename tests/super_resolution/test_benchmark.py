@@ -58,8 +58,10 @@ def test_patches_say_which_files_are_grey(tmp_path):
     folder.mkdir()
     for name, mode in {"a": "L", "b": "RGB", "c": "LA"}.items():
         Image.new(mode, (8, 8), 7 if mode == "L" else (7,) * len(mode)).save(folder / f"{name}.png")
+    for mode in ("I;16", "I;16B"):  # in either order of bytes
+        Image.frombytes(mode, (8, 8), bytes(128)).save(folder / f"{mode}.tif")
     patches = Patches(root=str(tmp_path), split="train", scale=2, size=None)
-    assert [patches[index]["grey"] for index in range(3)] == [1, 0, 1]
+    assert [patches[index]["grey"] for index in range(5)] == [1, 1, 1, 0, 1]
 
 
 @pytest.mark.parametrize("scale", [2, 3, 4])
