@@ -110,7 +110,7 @@ def rows_where(rows: Dump, mode: str, where: str | None) -> Dump:
 def groups_of(rows: Dump, mode: str, column: str | None) -> NDArray[np.intp]:
     """Return each row's group index in a mode: rows of a dataset with equal values of a column.
 
-    Without a column, each row is a separate group.
+    Without a column, each row is a separate group, and so is a row without a value.
 
     Raises:
         UserError: the dump has no such column.
@@ -119,8 +119,10 @@ def groups_of(rows: Dump, mode: str, column: str | None) -> NDArray[np.intp]:
         return np.arange(len(rows))
     if column not in rows.table:
         near = nearest(column, map(str, rows.table))
-        raise UserError(f"{rows.folder}: groups: mode {mode!r} has no column {column!r}{near}")
-    values = rows.table[column]
+        raise UserError(f"{rows.folder}: mode {mode!r} has no column {column!r}{near}")
+    cells = rows.table[column]
+    # of texts, all blanks are one NaN, equal to itself
+    values = [value if known else object() for value, known in zip(cells, cells.notna(), strict=True)]
     return _numbered(zip(rows.table["dataset"], values, strict=True) if "dataset" in rows.table else values)
 
 

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from figura.base.errors import UserError
 from figura.dump import Array, Dump
-from figura.report.interfaces import Bootstrap, Estimate, NotApplicableError, Score, Values, rows_where
+from figura.report.interfaces import Bootstrap, Estimate, NotApplicableError, Score, Values, groups_of, rows_where
 
 SMALLEST = 12.0  # pixels of cloth; with fewer, a mean colour is unreliable
 FEWEST = 3  # identities; with two, a correlation is always 1 or -1
@@ -81,16 +81,14 @@ class _Clothes(Score):
 
     def __call__(self, dump: Dump, bootstrap: Bootstrap) -> dict[str, Estimate | float | int]:
         rows = rows_where(dump.mode(self.mode), self.mode, self.where)
-        persons = rows.column(self.person)
+        identities = groups_of(rows, self.mode, self.person)
         found: dict[str, dict[Any, list[NDArray[np.float64]]]] = {part: {} for part in PARTS}
         for index in range(len(rows)):
             for part in PARTS:
                 generated = type(self).described(*_masked(rows, index, self.image, part))
                 shown = type(self).described(*_masked(rows, index, self.appearance, f"appearance_{part}"))
                 if generated is not None and shown is not None:
-                    dataset = rows.table["dataset"].iloc[index] if "dataset" in rows.table else None
-                    identity = dataset, persons.iloc[index]
-                    found[part].setdefault(identity, []).append(np.concatenate([generated, shown]))
+                    found[part].setdefault(identities[index], []).append(np.concatenate([generated, shown]))
         if not any(len(people) >= FEWEST for people in found.values()):
             counts = " and ".join(f"{len(people)} with a {part}" for part, people in found.items())
             raise NotApplicableError(

@@ -145,3 +145,5 @@ def test_groups_are_of_one_dataset():
     alone = Dump(Path("dump"), table[["person_id"]])
     assert groups_of(alone, "plain", "person_id").tolist() == [0, 0, 1, 2, 3, 1]
     assert groups_of(alone, "plain", None).tolist() == [0, 1, 2, 3, 4, 5]
+    texts = Dump(Path("dump"), pd.DataFrame({"who": ["x", "x", "y", np.nan, np.nan, "y"]}))
+    assert groups_of(texts, "plain", "who").tolist() == [0, 0, 1, 2, 3, 1]

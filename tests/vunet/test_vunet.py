@@ -401,6 +401,8 @@ def test_equal_ids_of_two_datasets_are_two_people(tmp_path: Path) -> None:
     assert score(dump, Bootstrap(20, 0.9, seed=0))["top_identities"] == 6
     dump.table["dataset"] = ["mine"] * 6 + ["yours"] * 6
     assert score(dump, Bootstrap(20, 0.9, seed=0))["top_identities"] == 12
+    dump.table["person_id"] = [*"abcdefgh", *[np.nan] * 4]  # unknown people, too
+    assert score(dump, Bootstrap(20, 0.9, seed=0))["top_identities"] == 12
 
 
 def test_without_clothes_there_is_no_score(tmp_path: Path) -> None:
