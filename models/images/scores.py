@@ -151,6 +151,14 @@ class PictureScore(Score):
             )
         return average.expand_as(target)
 
+    def cropped(self, rows: Dump, images: Sequence[Tensor], border: int) -> list[Tensor]:
+        """Return images without a border. Raises UserError if SSIM's window does not fit in them."""
+        if (size := min(images[0].shape[-2:])) - 2 * border < WINDOW:
+            where = f"{rows.folder}: mode {self.mode!r}"
+            cut = f" without a border of {border} on both sides" if border else ""
+            raise UserError(f"{where}: {size} px{cut} are fewer than the {WINDOW} of SSIM's window")
+        return [image[..., border:-border, border:-border] if border else image for image in images]
+
 
 def stacks(
     rows: Dump, names: Sequence[str], size: int, places: Iterable[int] | None = None
@@ -225,7 +233,7 @@ class Fidelity(PictureScore):
                     f"{rows.folder}: mode {self.mode!r}: mask {self.mask!r} has the shape {tuple(mask.shape[1:])}, the "
                     f"pictures {tuple(target.shape[1:])}; a mask is (1, height, width) of the same size"
                 )
-        image, target, *cropped = self._cropped(rows, [image, target, *masks])
+        image, target, *cropped = self.cropped(rows, [image, target, *masks], self.crop_border)
         if self.channel == "y":
             if target.shape[1] != 3:
                 raise UserError(f"{rows.folder}: mode {self.mode!r}: channel y is made of three; there is a grey image")
@@ -238,14 +246,6 @@ class Fidelity(PictureScore):
             scores["psnr_person"] = decibels(masked((image - target).square(), mask))
         suffix = "" if self.channel == "rgb" else f"_{self.channel}"
         return {f"{name}{suffix}": value.double().numpy() for name, value in scores.items()}
-
-    def _cropped(self, rows: Dump, images: Sequence[Tensor]) -> list[Tensor]:
-        where = f"{rows.folder}: mode {self.mode!r}"
-        border, size = self.crop_border, min(images[0].shape[-2:])
-        if size - 2 * border < WINDOW:
-            cut = f" without crop_border {border} on both sides" if border else ""
-            raise UserError(f"{where}: {size} px{cut} are fewer than the {WINDOW} of SSIM's window")
-        return [image[..., border:-border, border:-border] if border else image for image in images]
 
 
 class MeanLosses(Score):

@@ -32,14 +32,13 @@ class Benchmark(PictureScore):
         for dataset, table in rows.table.groupby("dataset", sort=False):
             grey = [False] * len(table) if self.grey_as_luma or "grey" not in table else table["grey"] == 1
             pairs = self.pairs(rows.rows(table), 1)
-            values = np.array([self._scores(*pair, levels=one) for pair, one in zip(pairs, grey, strict=True)])
+            values = np.array([self._scores(rows, pair, levels=one) for pair, one in zip(pairs, grey, strict=True)])
             metrics[f"{dataset}_psnr_y"] = bootstrap.estimate(values[:, 0])
             metrics[f"{dataset}_ssim_y"] = bootstrap.estimate(values[:, 1])
             metrics[f"{dataset}_images"] = len(table)
         return metrics
 
-    def _scores(self, image: Tensor, target: Tensor, *, levels: bool) -> tuple[float, float]:
+    def _scores(self, rows: Dump, pair: list[Tensor], *, levels: bool) -> tuple[float, float]:
         """Return PSNR and SSIM of an image and its target, (1, 3, H, W) in [-1, 1]."""
-        inside = (..., slice(self.scale, -self.scale), slice(self.scale, -self.scale))
-        image, target = ((x[:, :1] + 1 if levels else luma(x))[inside] for x in (image, target))
+        image, target = self.cropped(rows, [x[:, :1] + 1 if levels else luma(x) for x in pair], self.scale)
         return psnr(image, target).item(), ssim(image, target).item()

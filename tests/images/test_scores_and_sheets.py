@@ -147,7 +147,7 @@ def test_fidelity_of_images_of_several_sizes_and_of_none(tmp_path: Path) -> None
     dump = dump_of(tmp_path, image=image[:, :1], target=target[:, :1])
     with pytest.raises(UserError, match="channel y is made of three"):
         Fidelity(mode="m", image="image", target="target", channel="y")(dump, Bootstrap(20, 0.9, 0))
-    with pytest.raises(UserError, match="24 px without crop_border 7 on both sides are fewer than the 11 of SSIM"):
+    with pytest.raises(UserError, match="24 px without a border of 7 on both sides are fewer than the 11 of SSIM"):
         Fidelity(mode="m", image="image", target="target", crop_border=7)(dump, Bootstrap(20, 0.9, 0))
 
 

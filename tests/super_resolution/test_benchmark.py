@@ -10,6 +10,7 @@ from PIL import Image
 from real_people import REAL as REAL_PEOPLE
 from skimage.metrics import structural_similarity
 
+from figura.base.errors import UserError
 from figura.report.interfaces import Bootstrap
 from models.super_resolution.patches import Patches
 from models.super_resolution.resampling import resample
@@ -51,6 +52,8 @@ def test_luma_without_a_border_dataset_by_dataset(tmp_path):
     assert (found["a_images"], found["b_images"]) == (2, 1)
     as_luma = Benchmark(mode="m", target="target", image="sr", scale=3, grey_as_luma=True)(dump, Bootstrap(10, 0.95, 0))
     assert as_luma["b_psnr_y"]["value"] == pytest.approx(psnr(*lumas[2]), abs=1e-4)
+    with pytest.raises(UserError, match="20 px without a border of 5 on both sides are fewer than the 11"):
+        Benchmark(mode="m", target="target", image="sr", scale=5)(dump, Bootstrap(10, 0.95, 0))
 
 
 def test_patches_say_which_files_are_grey(tmp_path):
