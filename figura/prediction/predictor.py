@@ -100,7 +100,8 @@ class Predictor:
             return self._gathered(runner, list(runner.results(photos, progress)), faults)
         from figura.prediction.tiles import Tiling, tiled_results
 
-        results = list(tiled_results(runner, photos, Tiling(tile, overlap), progress))
+        shared = None if overlap is None else _count("overlap", overlap, least=0)
+        results = list(tiled_results(runner, photos, Tiling(_count("tile", tile), shared), progress))
         runner.images[:] = sorted((one.image for one in results), key=lambda image: image.id)
         return self._gathered(runner, results, faults)
 

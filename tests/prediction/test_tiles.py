@@ -112,8 +112,9 @@ def test_what_no_mosaic_can_be_made_of_is_refused(files) -> None:
 
     with pytest.raises(SettingError, match=r"predict\.save\.facts is records: tiles make pictures"):
         load(files[1], recipe=files[0], settings={"predict.save.facts": "records"}).predict([PIXELS], tile=16)
-    for overlap in (9, -1):
-        assert "half the tile" in refused({}, overlap=overlap)
+    assert "half the tile" in refused({}, overlap=9)
+    for wrong in ({"tile": 16.0}, {"overlap": 16 / 4}, {"overlap": -1}):
+        assert "a whole number from" in refused({}, **wrong)
     assert "there are no tiles" in refused({}, tile=None, overlap=2)
     with pytest.raises(SystemExit):
         main([*files, "photo.png", "--output", "out", "--overlap", "2"])
