@@ -481,7 +481,7 @@ def _coco(files: list[Path], path: Path, title: str, predicted: bool) -> Export:
             raise UserError(f"{file}: categories: not those of {files[0].name}; the files of a folder have the same")
     known = {one["id"]: one for one in first if isinstance(one, dict) and type(one.get("id")) is int}
     joints: list[Any] = next((one["keypoints"] for one in known.values() if isinstance(one.get("keypoints"), list)), [])
-    named = tuple({"id": number, "name": str(one.get("name"))} for number, one in known.items())
+    named = tuple({**one, "name": str(one.get("name"))} for one in known.values())
     entries = partial(entries_of_coco, files, path if path.is_dir() else path.parent, predicted)
     return Export(path, title, entries, tuple(map(str, joints)), named, predicted)
 

@@ -519,6 +519,17 @@ def test_joints_get_other_names():
     assert people["a.png"][0]["keypoints"] == [4, 5, 2, 5, 5, 2]
 
 
+def test_connections_are_those_of_the_category():
+    write_pictures("a.png")
+    person = {"category_id": 1, "score": 1, "bbox": [3, 4, 20, 30], "keypoints": flat(3)}
+    category = {"id": 1, "name": "dog", "keypoints": ["a", "b", "c"], "skeleton": [[1, 3], [3, 2]]}
+    images = [{"id": 1, "file_name": "a.png", "width": 32, "height": 48}]
+    content = {"images": images, "annotations": [{"id": 1, "image_id": 1, **person}], "categories": [category]}
+    write("annotations.json", content)
+    converted("annotations.json")
+    assert json.loads((PREPARED / "facts.json").read_text())["skeleton"]["connections"] == [["a", "c"], ["c", "b"]]
+
+
 def test_turned_pictures_have_the_size_that_tools_see():
     write_pictures("a.png")
     exif = Image.Exif()
