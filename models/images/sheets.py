@@ -90,6 +90,8 @@ class Extremes(Picture):
         values = rows.column(self.by).dropna()
         if values.empty:
             raise NotApplicableError(f"no example of mode {self.mode!r} has a {self.by!r}")
+        if values.dtype.kind not in "biuf":
+            raise UserError(f"{rows.folder}: mode {self.mode!r}: by: {self.by!r} has texts; numbers are needed")
         order = values.sort_values(ascending=not self.largest, kind="stable").index[: self.count]
         places, titles = [int(place) for place in order], [*self.columns]
         cells = [[pixels_of(rows, place, column) for column in self.columns] for place in places]

@@ -265,6 +265,9 @@ def test_extremes(four, tmp_path, largest, places):
     assert levels(tmp_path / "sheet.png") == pytest.approx([LEVELS[place] for place in places], abs=0.01)
     with pytest.raises(NotApplicableError, match=r"no 'loss\.l2' but loss\.l1: losses of weight 0 are not"):
         Extremes("m", "loss.l2", ["image"], 3, largest)(four, tmp_path / "other.png")
+    four.table["who"] = [*"abcd"]
+    with pytest.raises(UserError, match="'who' has texts; numbers are needed"):
+        Extremes("m", "who", ["image"], 3, largest)(four, tmp_path / "other.png")
 
 
 def test_extremes_are_of_examples_that_have_a_value(four, tmp_path):
