@@ -57,7 +57,8 @@ PIXELS: dict[str, tuple[dict[str, Any], float]] = {  # and how much larger a los
 
 def translate(t: Translation) -> None:
     """Write a recipe from published/esrgan_x4_psnr.yaml or published/esrgan_x4_gan.yaml."""
-    judged = "network_d.type" in t.given
+    kinds = _kinds(t)
+    judged = "network_d.type" in t.given and "gan" in kinds.values()
     t.start(f"published/esrgan_x4_{'gan' if judged else 'psnr'}.yaml")
     model = t.pick("model_type", "", MODELS)
     t.table()
@@ -68,7 +69,9 @@ def translate(t: Translation) -> None:
     _generator(t)
     if judged:
         _judge(t, model)
-    _losses(t, model)
+    for key in [one for one in t.given if not judged and one.startswith(("network_d.", "train.optim_d."))]:
+        t.leave(key, "without an adversarial loss there is no discriminator, there as here")
+    _losses(t, kinds, model)
     for step, theirs in (("G", "g"), ("D", "d")) if judged else (("G", "g"),):
         _learn(t, step, f"train.optim_{theirs}.")
     _amounts(t)
@@ -90,7 +93,7 @@ def _weights(t: Translation) -> None:
             t.leave(key, why)
     else:
         t.weights(kind, file, "generator", run=not t.names("train."))
-    if path := t.get("path.pretrain_network_d"):
+    if "discriminator" in t.recipe["networks"] and (path := t.get("path.pretrain_network_d")):
         t.weights("esrgan", str(path), "discriminator")
 
 
@@ -276,22 +279,36 @@ def _target(t: Translation, key: str) -> str:
     return "sharp" if sharp else "hq"
 
 
-def _losses(t: Translation, model: str) -> None:
+def _kinds(t: Translation) -> dict[str, str]:
+    """Return the kinds of the losses, by the beginning of their keys, without adversarial ones of weight 0."""
     places = [f"losses.{one}" for one in sorted(t.names("train.losses."), key=int)]
     places += [one for one in OLD_LOSSES if t.names(f"train.{one}.")]
-    if not places:  # a file of test.py
-        inputs = {"image": "sr", "target": "hq"}
-        t.set("losses.G_l1", {"type": "images.L1", "inputs": inputs, "weight": 0.5, "step": "G"})
+    found: dict[str, str] = {}
     for place in places:
         kind = t.get(f"train.{place}.type", OLD_LOSSES.get(place, "L1Loss"))
         kind = "ldl" if "ldl" in place else kind.lower().removesuffix("loss")
-        _loss(t, f"train.{place}.", "ff" if kind == "focalfrequency" else kind, model)
+        if kind != "gan" or _weight(t, f"train.{place}.")[1]:
+            found[f"train.{place}."] = "ff" if kind == "focalfrequency" else kind
+    return found
+
+
+def _weight(t: Translation, place: str) -> tuple[str, float]:
+    """Return a loss's weight, and its key."""
+    key = f"{place}{'perceptual_weight' if f'{place}perceptual_weight' in t.given else 'loss_weight'}"
+    return key, t.get(key, 1.0)
+
+
+def _losses(t: Translation, kinds: dict[str, str], model: str) -> None:
+    if not kinds:  # a file of test.py
+        inputs = {"image": "sr", "target": "hq"}
+        t.set("losses.G_l1", {"type": "images.L1", "inputs": inputs, "weight": 0.5, "step": "G"})
+    for place, kind in kinds.items():
+        _loss(t, place, kind, model)
     t.recipe["losses"] = dict(sorted(t.recipe["losses"].items(), key=lambda one: one[0].startswith("D_")))
 
 
 def _loss(t: Translation, place: str, kind: str, model: str) -> None:
-    key = f"{place}{'perceptual_weight' if f'{place}perceptual_weight' in t.given else 'loss_weight'}"
-    weight = t.get(key, 1.0)
+    key, weight = _weight(t, place)
     if t.get(f"{place}reduction", "mean") != "mean":
         t.leave(f"{place}reduction", "losses are means here")
     if weight < 0:  # of traiNNer-redux

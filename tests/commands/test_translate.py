@@ -620,6 +620,18 @@ def test_a_value_without_counterpart_is_listed(text, key, why, tmp_path):
     assert why in {one: reason for reason, keys in translation.listed().items() for one in keys}[key]
 
 
+@pytest.mark.parametrize("text", ["", ", loss_weight: 0"])
+def test_a_discriminator_that_no_loss_asks_is_left_out(text, tmp_path):
+    """As traiNNer-redux does, whose files keep `network_d`."""
+    gan = "    - {type: ganloss, gan_type: lsgan, loss_weight: 0.1}\n"
+    (tmp_path / "redux.yml").write_text(REDUX.replace(gan, text and gan.replace(", loss_weight: 0.1", text)))
+    translation = translated(str(tmp_path / "redux.yml"), None, tmp_path / "recipe.yaml")
+    check_recipe(translation.recipe, tmp_path / "recipe.yaml")
+    assert [*translation.recipe["networks"]] == ["generator"]
+    assert not [name for name, entry in translation.recipe["losses"].items() if "Adversarial" in entry["type"]]
+    assert {"network_d.type", "train.optim_d.lr"} <= {key for keys in translation.listed().values() for key in keys}
+
+
 RESTARTS = "default_lr_scheme: CosineAnnealingLR_Restart, T_period: [10, 20, 30, 40], restart_weights: [0.5, 0.4, 0.3]"
 
 
