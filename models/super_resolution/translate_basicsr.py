@@ -280,14 +280,14 @@ def _target(t: Translation, key: str) -> str:
 
 
 def _kinds(t: Translation) -> dict[str, str]:
-    """Return the kinds of the losses, by the beginning of their keys, without adversarial ones of weight 0."""
+    """Return the kinds of losses, by the beginning of their keys; of weight 0, none that calls a network."""
     places = [f"losses.{one}" for one in sorted(t.names("train.losses."), key=int)]
     places += [one for one in OLD_LOSSES if t.names(f"train.{one}.")]
     found: dict[str, str] = {}
     for place in places:
         kind = t.get(f"train.{place}.type", OLD_LOSSES.get(place, "L1Loss"))
         kind = "ldl" if "ldl" in place else kind.lower().removesuffix("loss")
-        if kind != "gan" or _weight(t, f"train.{place}.")[1]:
+        if kind not in ("gan", "ldl") or _weight(t, f"train.{place}.")[1]:
             found[f"train.{place}."] = "ff" if kind == "focalfrequency" else kind
     return found
 

@@ -563,6 +563,7 @@ EQUAL = dict.fromkeys(("nearest", "lanczos", "bilinear", "bicubic"), 1.0)
          {"type": "Forward", "network": "generator", "inputs": {"x": "lq"}, "outputs": {"image": "sr_average"},
           "weights": "ema"}),
         (SPAN.replace("hsluvloss", "ldlloss"), "steps.G.injectors.average.outputs", {"output": "large_average"}),
+        (REDUX.replace("hsluvloss, loss_weight: 1.0", "ldlloss, loss_weight: 0"), "steps.G.injectors.average", None),
         (SPAN.replace("hsluvloss", "ldlloss"), "steps.G.injectors.signed_average",
          {"type": "Sum", "output": "sr_average", "terms": {"large_average": 2.0}, "constant": -1.0}),
         (DEGRADED, "data.common.degradation", {
@@ -591,7 +592,7 @@ def test_what_a_file_of_basicsr_leaves_open_is_as_there(text, here, value, tmp_p
     (tmp_path / "mine.yml").write_text(text)
     found: Any = translated(str(tmp_path / "mine.yml"), None, tmp_path / "recipe.yaml").recipe
     for name in here.split("."):
-        found = found[int(name) if isinstance(found, list) else name]
+        found = found[int(name)] if isinstance(found, list) else found.get(name)
     assert found == value
 
 
