@@ -131,16 +131,16 @@ def _data(t: Translation) -> None:
 
 
 def _splits(t: Translation) -> dict[str, str]:
-    """Return the sections of datasets, by split; the first set of a file of test.py is `validation`."""
-    if t.names("datasets.train."):
-        return {"train": "datasets.train.", "validation": "datasets.val."}
-    found: dict[str, str] = {}
-    for one in [f"datasets.{one}." for one in t.names("datasets.") if one.startswith("test")]:
+    """Return the sections of datasets, by split; the first set that is judged is `validation`."""
+    found = {"train": "datasets.train."} if t.names("datasets.train.") else {}
+    for one in [f"datasets.{one}." for one in t.names("datasets.") if one.startswith(("val", "test"))]:
         if f"{one}dataroot_gt" in t.given:
-            found[str(t.given.get(f"{one}name", one.split(".")[1])) if found else "validation"] = one
+            name = str(t.given.get(f"{one}name", one.split(".")[1])).lower()
+            found[re.sub(r"[^a-z0-9_-]", "_", name) if "validation" in found else "validation"] = one
         else:
             t.leave(f"{one}dataroot_lq", "small pictures alone: `figura predict` enlarges them")
-    return found or {"validation": "datasets.val."}
+    found.setdefault("validation", "datasets.val.")
+    return found
 
 
 def _amounts(t: Translation) -> None:

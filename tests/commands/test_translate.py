@@ -22,6 +22,7 @@ from figura.base.exit_status import run
 from figura.base.yaml12 import read_yaml, to_yaml
 from figura.commands.translate.command import main, translated
 from figura.engine.build import build_schedule
+from figura.preparation.datasets import Dataset
 from figura.recipe.load import check_recipe
 from figura.recipe.types import LOSS, build
 from models.super_resolution.translate_basicsr import NETWORKS, OWN
@@ -518,6 +519,16 @@ def test_a_folder_outside_the_source_is_to_be_copied(there, here, tmp_path):
     translation = translated(str(tmp_path / "away.yml"), None, tmp_path / "recipe.yaml")
     assert translation.data["recipe"]["images"]["train"] == here
     assert (f"copy {there} to train below the source of the data" in translation.remarks) == (here == "train")
+
+
+def test_several_sets_of_a_training_are_splits(tmp_path):
+    """HAT's files have no `val`; a split's name has small letters."""
+    sets = "".join(f"  val_{n}: {{name: {one}, dataroot_gt: {one}}}\n" for n, one in enumerate(("Set5", "Set 14")))
+    (tmp_path / "mine.yml").write_text(REAL.replace("network_g", f"{sets}network_g", 1))
+    translation = translated(str(tmp_path / "mine.yml"), None, tmp_path / "recipe.yaml")
+    found = translation.data["recipe"]
+    assert found["images"] == {"train": "DF2K", "validation": "Set5", "set_14": "Set 14"}
+    Dataset.model_validate(found)
 
 
 def test_an_rcan_has_the_names_of_spandrel(tmp_path):
