@@ -12,7 +12,8 @@ SYSTEM = System(
     row=lambda key: re.sub(r"\.\d+\.|\.(val|test)_\d+\.", lambda found: f".{found[1] or '*'}.", key),
 )  # fmt: skip
 MODELS = {one: one for one in ("", "SRModel", "SRGANModel", "ESRGANModel", "RealESRNetModel", "RealESRGANModel")} | {
-    "SwinIRModel": "SRModel", "HATModel": "SRModel",  # but for whole windows in validation; the next two as well
+    "SwinIRModel": "SRModel", "HATModel": "SRModel",  # but for whole windows in validation; the last two as well
+    "DATModel": "SRModel",  # but for parts of a picture in validation
     "RealHATMSEModel": "RealESRNetModel", "RealHATGANModel": "RealESRGANModel",
 }  # fmt: skip
 RRDB = {"num_in_ch": "in_channels", "num_out_ch": "out_channels", "num_feat": "features", "num_block": "blocks",
@@ -100,7 +101,8 @@ def _weights(t: Translation) -> None:
 def _data(t: Translation) -> None:
     train = "datasets.train."
     kind = t.get(f"{train}type", "PairedImageDataset")
-    small_ones = {"pairedimagedataset": "read", "realesrgandataset": "degraded", "imagenetpaireddataset": "resampled"}
+    small_ones = {"pairedimagedataset": "read", "realesrganpaireddataset": "read", "realesrgandataset": "degraded",
+                  "imagenetpaireddataset": "resampled"}  # fmt: skip
     made = t.choice(f"{train}type", kind.lower(), small_ones)
     small = t.get(f"{train}lq_size")
     size = t.get(f"{train}gt_size") or (small * t.at("data.common")["scale"] if small else t.get("gt_size", 128))
@@ -117,6 +119,9 @@ def _data(t: Translation) -> None:
             if isinstance(folder, list):
                 t.leave(key, "the first of these folders; put them all below one")
                 folder = folder[0] if folder else None
+            if folder in images.values():
+                t.leave(key, "the folder of the large pictures there, too: put the small ones into one of their own")
+                folder = None
             if made == "read" or not suffix:
                 images[f"{split}{suffix}"] = t.below(folder or f"{split}{suffix}", f"{split}{suffix}")
     if made == "degraded":

@@ -596,6 +596,8 @@ EQUAL = dict.fromkeys(("nearest", "lanczos", "bilinear", "bicubic"), 1.0)
         (REAL.replace("RealESRGANModel", "RealHATGANModel"), "steps.G.injectors.judge.outputs",
          {"logits": "judged_fake"}),
         (ESRGAN.replace("PairedImageDataset", "ImageNetPairedDataset"), "data.common.type", "super_resolution.Patches"),
+        (REAL.replace("RealESRGANDataset", "RealESRGANPairedDataset"), "data.train.scenes.small", "train_small"),
+        (RCAN.replace("SRModel", "DATModel"), "data.common.scale", 2),
         (RCAN.replace("SRModel", "HATModel\ntile: {tile_size: 256, tile_pad: 32}"), "data.common.scale", 2),
     ],
 )  # fmt: skip
@@ -618,6 +620,7 @@ def test_what_a_file_of_basicsr_leaves_open_is_as_there(text, here, value, tmp_p
         (REAL.replace("RealESRGANDataset", "ImageNetPairedDataset"), "datasets.train.type", "left out here"),
         (REAL.replace("num_gpu: 2", "num_gpu: auto"), "num_gpu", "batch_size_per_gpu times their number"),
         (REAL.replace("RealESRGANDataset", "PairedImageDataset"), "l1_gt_usm", "no sharpened target"),
+        (ESRGAN.replace("dataroot_lq: LR", "dataroot_lq: HR"), "datasets.train.dataroot_lq", "one of their own"),
         (DLAS.replace("weight_decay: 0,", "weight_decay: 0.01,"), "steps.G.optimizer_params.weight_decay",
          "not of biases and norms there"),
         (DLAS.replace("criterion: l1, real: hq, fake: sr}", "criterion: l2, real: hq, fake: sr}"),
