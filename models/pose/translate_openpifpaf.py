@@ -22,11 +22,13 @@ OF_DATASET = (
     "square-edge|extended-scale|orientation-invariant|blur|no-augmentation|rescale-images|upsample|min-kp-anns|bmin|"
     "with-dense|(?:train|val)-annotations|(?:train|val)-image-dir"
 )
+EVALUATION = "eval-long-edge|no-eval-annotation-filter"
 PLUGIN = re.compile(rf"--(animal|apollo|crowdpose|wholebody|nuscenes)-({OF_DATASET})")
 
 
 def row(option: str) -> str:
     """Return the option of COCO for that of a plugin, whose endings mean the same."""
+    option = re.sub(rf"--(?:animal|apollo|crowdpose|wholebody)-({EVALUATION})", r"--coco-\1", option)
     return PLUGIN.sub(lambda found: f"--{'cocodet' if found[1] in BOXES else 'cocokp'}-{found[2]}", option)
 
 
@@ -65,7 +67,7 @@ def translate(t: Translation) -> None:
         _train(t, dataset, boxes, batch)
     else:
         t.table("drawing")
-        _decode(t, boxes)
+        _decode(t, dataset, boxes)
         if all(re.match("cifcaf|cifdet", one) for one in decoders):
             t.read("--decoder")
     _data(t, dataset, boxes)
@@ -86,14 +88,19 @@ def _train(t: Translation, dataset: str, boxes: bool, batch: int) -> None:
     _optimize(t, an_epoch)
 
 
-def _decode(t: Translation, boxes: bool) -> None:
+def _decode(t: Translation, dataset: str, boxes: bool) -> None:
     name, mode = ("objects", "boxes") if boxes else ("people", "poses")
     t.table("boxes' decoder" if boxes else "decoder", f"evaluate.modes.{mode}.injectors.{name}.decoder.")
     if t.program == "predict":
         t.take("predict.data.side", "--long-edge", 0)
         return
-    t.take("evaluate.data.scenes.side", "--coco-eval-long-edge", 641)
-    everything = t.take("evaluate.data.scenes.keep_empty", "--coco-no-eval-annotation-filter", False)
+    prefix = f"--{'coco' if dataset.startswith('coco') else dataset}-"
+    if edge := t.get(f"{prefix}eval-long-edge", 0 if dataset in ("animal", "apollo") else 641):
+        t.set("evaluate.data.scenes.side", edge, f"{prefix}eval-long-edge")
+    else:
+        t.leave(f"{prefix}eval-long-edge", "0 is for `figura predict` alone")
+        t.remarks.append("pictures are judged at their own size there, here with a long side of 641 pixels")
+    everything = t.take("evaluate.data.scenes.keep_empty", f"{prefix}no-eval-annotation-filter", False)
     if not boxes:
         t.set("evaluate.data.scenes.min_keypoint_annotations", 0 if everything else 1)
 

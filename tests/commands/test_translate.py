@@ -941,6 +941,23 @@ def test_a_training_of_openpifpaf_is_theirs(options, wanted, tmp_path):
     assert {key: found.get(key) for key in wanted} == wanted
 
 
+@pytest.mark.parametrize(
+    ("options", "side", "everything", "left"),
+    [
+        ("wholebody --wholebody-eval-long-edge=321 --wholebody-no-eval-annotation-filter", 321, True, []),
+        ("animal", 641, False, []),  # which has 0, their own size
+        ("cocokp --coco-eval-long-edge=0", 641, False, ["--coco-eval-long-edge"]),
+    ],
+)
+def test_an_evaluation_of_openpifpaf_is_theirs(options, side, everything, left, tmp_path):
+    command = f"openpifpaf.eval --checkpoint=resnet50 --dataset={options}"
+    translation = translated(command, 4, tmp_path / "recipe.yaml")
+    scenes = translation.recipe["evaluate"]["data"]["scenes"]
+    assert (scenes["side"], scenes["keep_empty"]) == (side, everything)
+    assert [key for keys in translation.listed().values() for key in keys] == left
+    assert any("at their own size there" in one for one in translation.remarks) == (side == 641)
+
+
 @pytest.mark.parametrize(("dataset", "told"), [("crowdpose", True), ("cocokp", False)])
 def test_the_jitter_of_crowdpose_is_told(dataset, told, tmp_path):
     command = f"openpifpaf.train --basenet=resnet50 --dataset={dataset}"
