@@ -77,6 +77,8 @@ def translate(t: Translation) -> None:
 
 def _train(t: Translation, dataset: str, boxes: bool, batch: int) -> None:
     t.table("training")
+    if t.get("--profile"):
+        t.set("runtime.timing", True, "--profile")
     t.table("backbone", f"{BACKBONE}.")
     if t.get("--resnet-no-pretrain", False):
         t.drop(f"{BACKBONE}.pretrained")

@@ -958,6 +958,13 @@ def test_an_evaluation_of_openpifpaf_is_theirs(options, side, everything, left, 
     assert any("at their own size there" in one for one in translation.remarks) == (side == 641)
 
 
+def test_a_profile_is_a_file_there(tmp_path):
+    for option in ("--profile trace.json", "--profile=trace.json"):
+        translation = translated(f"openpifpaf.train --basenet=resnet50 {option}", 4, tmp_path / "recipe.yaml")
+        assert translation.recipe["runtime"]["timing"] is True
+        assert not translation.listed()
+
+
 @pytest.mark.parametrize(("dataset", "told"), [("crowdpose", True), ("cocokp", False)])
 def test_the_jitter_of_crowdpose_is_told(dataset, told, tmp_path):
     command = f"openpifpaf.train --basenet=resnet50 --dataset={dataset}"
