@@ -38,7 +38,10 @@ def translate(t: Translation) -> None:
         _generator(t, name, channels, norm, paired)
     for name, channels in discriminators.items():
         _discriminator(t, name, channels, norm)
-    t.read("--name", "--dataset_mode", *(["--init_type"] if t.given.get("--init_type", "normal") == "normal" else []))
+    t.read("--name", *(["--init_type"] if t.given.get("--init_type", "normal") == "normal" else []))
+    usual = "aligned" if paired else "unaligned"
+    if t.get("--dataset_mode", usual) != usual:
+        t.leave("--dataset_mode", f"this recipe reads {'pairs' if paired else 'folders of A and of B'} all the same")
     kind = t.pick("--gan_mode", "vanilla" if paired or t.get("--no_lsgan", False) else "lsgan", KINDS)
     for name in [name for name, loss in t.recipe["losses"].items() if loss["type"] == "images.Adversarial"]:
         t.set(f"losses.{name}.kind", kind, "--gan_mode")
@@ -105,7 +108,8 @@ def _data(t: Translation, paired: bool) -> None:
     name = "pairs" if paired else "pictures"
     how, load = t.get("--preprocess", "resize_and_crop"), t.get("--load_size", 286)
     if how != "resize_and_crop":
-        t.leave("--preprocess", f"{how} is not here: pictures are resized to crop_size")
+        for key in ("--preprocess", "--load_size"):
+            t.leave(key, f"{how} is not here: pictures are resized to crop_size")
         load = t.at("data.common")["crop_size"]
     t.set(f"data.train.{name}.load_size", load, "--load_size")
     if t.get("--no_flip", False):

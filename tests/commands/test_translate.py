@@ -229,14 +229,14 @@ CASES = {
     ),
     "junyanz, cycle_gan": Case(
         "python train.py --dataroot ./datasets/maps --name maps_cyclegan --model cycle_gan --pool_size 0 --no_dropout "
-        "--lambda_A 20 --lambda_identity 0.1 --preprocess scale_width",
+        "--lambda_A 20 --lambda_identity 0.1 --preprocess scale_width --load_size 1024",
         1096,
         {
             "losses.cycle_x.weight": 20.0, "losses.same_x.weight": 2.0, "losses.same_y.weight": 1.0,
             "losses.G_x.kind": "lsgan", "steps.D.injectors.pool.type": "Detach", "networks.judge_x.in_channels": 0,
             "networks.to_x.blocks": 9, "train.steps": 219200,
         },
-        {"--preprocess"},
+        {"--preprocess", "--load_size"},
     ),
     "vunet": Case(
         "{folder}/base.yaml",
@@ -884,6 +884,7 @@ def test_nothing_is_overwritten(tmp_path, capsys):
         (f"{PIX2PIX} --lamda_L1 10", "--lamda_L1",
          "does not know it, and nothing was done (did you mean '--lambda_L1'?)"),
         ("openpifpaf.train --basenet=mobilenetv2", "--basenet", "mobilenetv2 has 32 there"),
+        (f"{CYCLE} --dataset_mode aligned", "--dataset_mode", "reads folders of A and of B all the same"),
     ],
 )  # fmt: skip
 def test_a_value_that_an_option_lacks_is_listed(command, key, part, tmp_path):
