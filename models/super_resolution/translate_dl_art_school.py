@@ -46,6 +46,8 @@ def translate(t: Translation) -> None:
             raise UserError(f"{t.source}: {section}: found {shown(t.given.get(section))}, expected a map of names")
     t.start("published/esrgan_x4_psnr.yaml")
     t.table()
+    if t.take("data.common.scale", "datasets.train.scale") not in (None, t.get("scale")):
+        t.leave("scale", "patches have the one of datasets.train there, and here")
     t.recipe |= {"networks": {}, "losses": {}, "steps": {}}
     if t.get("wandb", False):
         t.set("runtime.trackers", [*t.at("runtime")["trackers"], "wandb"], "wandb")
@@ -258,7 +260,6 @@ def _optimize(t: Translation, step: str) -> None:
 def _data(t: Translation) -> None:
     name, data = t.output.stem, "datasets.train."
     t.set("data.common.root", f"data/prepared/{name}", f"{data}paths")
-    t.read(f"{data}scale")
     if t.get(f"{data}disable_flip", False):
         t.drop("data.train.scenes.augmentation")
     folder = t.get(f"{data}paths") or "train"

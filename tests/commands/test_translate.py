@@ -647,6 +647,15 @@ def test_a_discriminator_that_no_loss_asks_is_left_out(text, tmp_path):
     assert {"network_d.type", "train.optim_d.lr"} <= {key for keys in translation.listed().values() for key in keys}
 
 
+def test_the_scale_of_dl_art_school_is_that_of_its_patches(tmp_path):
+    """Of its train_div2k_rrdb_psnr.yml, which has 2 at the top."""
+    (tmp_path / "div2k.yml").write_text(DIV2K.replace("scale: 4", "scale: 2", 1))
+    translation = translated(str(tmp_path / "div2k.yml"), None, tmp_path / "recipe.yaml")
+    assert translation.recipe["data"]["common"]["scale"] == 4
+    assert [*translation.recipe["metrics"]["summary"]] == ["psnr_x4"]
+    assert "scale" in translation.left
+
+
 RESTARTS = "default_lr_scheme: CosineAnnealingLR_Restart, T_period: [10, 20, 30, 40], restart_weights: [0.5, 0.4, 0.3]"
 
 
