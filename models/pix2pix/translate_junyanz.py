@@ -29,6 +29,8 @@ def translate(t: Translation) -> None:
         raise UserError(f"{t.source}: expected --dataroot or --model, or -opt and a file of BasicSR or DL-Art-School")
     if t.program.endswith("test.py") and t.given.get("--model", "test") == "test":
         raise UserError(f"{t.source}: --model test does not say what was trained; give --model pix2pix or cycle_gan")
+    if any(one.startswith(("--CUT_mode", "--lambda_NCE", "--nce_")) for one in t.given):  # of its authors' next program
+        raise UserError(f"{t.source}: a training of CUT; begin with recipes/unpaired/cut.yaml")
     generators, discriminators = t.pick("--model", "cycle_gan", MODELS)
     paired = "generator" in generators
     t.start("published/pix2pix_facades.yaml" if paired else "published/cyclegan_horse2zebra.yaml")

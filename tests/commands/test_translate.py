@@ -832,6 +832,7 @@ REFUSED = {
     f"{PIX2PIX} && {PIX2PIX} --norm instance": ("several commands; give one", ["--examples", "4"]),
     f"cd here; {PIX2PIX}; python test.py": ("several commands; give one", ["--examples", "4"]),
     "test.py --dataroot testA --name x": ("give --model pix2pix or cycle_gan", ["--examples", "4"]),
+    "train.py --dataroot maps --CUT_mode FastCUT": ("a training of CUT; begin with recipes/unpaired/cut.yaml", []),
     f"{CYCLE} --input_nc 1 --output_nc 1": ("unpaired pictures have 3 channels here", ["--examples", "4"]),
     "{folder}/neosr.toml": ("neosr.toml: TOML is not read; write it as YAML", []),
     "no such file.yaml": ("no file, and no command that figura knows", []),
