@@ -94,7 +94,7 @@ def _accept(instance: Instance, count: int, worktrees: "Worktrees") -> Acceptanc
             replayed = compare_samples(instance, sides, Path(scratch))
     refresh()
     said = status([instance.name]).get(instance.name, [])
-    if md5(manifest.read_bytes()) != now or not only_code(instance, said, lock):  # DVC would record new settings, too
+    if md5(manifest.read_bytes()) != now or not only_code(instance, said, lock):  # new settings would be recorded, too
         raise UserError("its code, settings or data have changed meanwhile; try again")
     record(instance.name)
     at = (git("describe", "--always", "--dirty= with changes", "--abbrev=12", "--exclude=*") or "none").strip()
