@@ -1,5 +1,6 @@
 """Warnings about settings that are likely mistakes, and what to do about updates that are not finite."""
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,8 @@ from figura.training.loss_log import LossLog
 def warnings(recipe: Recipe, steps: Mapping[str, Step], last: int) -> list[str]:
     """Return all warnings about a training of `last` iterations; a try always ends before schedules and gates do."""
     late = [] if recipe.train.try_ else late_schedules(recipe, last) + late_gates(recipe, last)
-    return [*other_sizes(recipe), *from_tries(recipe), *left_out(recipe, steps), *late, *upset_norms(steps)]
+    found = [*other_sizes(recipe), *from_tries(recipe), *left_out(recipe, steps), *late]
+    return [*found, *empty_groups(recipe, steps), *upset_norms(steps)]
 
 
 def from_tries(recipe: Recipe) -> list[str]:
@@ -79,6 +81,23 @@ def late_gates(recipe: Recipe, steps: int) -> list[str]:
     return [
         f"{key} starts after step {after}, training ends at {steps}" for key, after in starts.items() if after >= steps
     ]
+
+
+def empty_groups(recipe: Recipe, steps: Mapping[str, Step]) -> list[str]:
+    """Return warnings for groups of an optimizer whose pattern is in no parameter's name: their options do nothing."""
+    lines = []
+    for name, step in steps.items():
+        known = [
+            f"{network}.{parameter.removeprefix('module.')}"
+            for network, module in step.trains.items()
+            for parameter, _ in module.named_parameters()
+        ]
+        lines += [
+            f"steps.{name}.groups.{key}: the pattern {group.pattern!r} is in no parameter's name, such as {known[0]}"
+            for key, group in recipe.steps[name].groups.items()
+            if known and not any(re.search(group.pattern, one) for one in known)
+        ]
+    return lines
 
 
 def upset_norms(steps: Mapping[str, Step]) -> list[str]:

@@ -12,6 +12,7 @@ from torch import nn
 from figura.engine.build import build_networks, build_steps
 from figura.optimizers import Muon, orthogonalised
 from figura.recipe.check import objection
+from figura.training.warnings import empty_groups
 
 
 @pytest.mark.parametrize("shape", [(3, 12, 20), (2, 20, 12), (1, 16, 16)])
@@ -78,3 +79,13 @@ def test_a_group_of_those_of_the_extra_has_its_own_options(declared):
     sizes = [({p.ndim for p in group["params"]}, group["weight_decay"]) for group in optimizer.param_groups]
     assert sizes == [({4}, 0.1), ({1}, 0.0)]
     assert objection(type(optimizer)) is None
+
+
+def test_a_group_of_no_parameter_is_told():
+    """Its options, such as another rate, would do nothing, in silence."""
+    recipe = toy.checked({"steps.painter.groups": BIASES | {"late": {"pattern": "painter.bias", "lr": 1.0}}})
+    steps = build_steps(recipe, build_networks(recipe), Accelerator(cpu=True))
+    first = next(name for name, _ in steps["painter"].trains["painter"].named_parameters())
+    assert empty_groups(recipe, steps) == [
+        "steps.painter.groups.late: the pattern 'painter.bias' is in no parameter's name, such as painter." + first
+    ]
