@@ -198,7 +198,8 @@ def _draw_loss(axis: "Axes", name: str, runs: Mapping[str, Histories]) -> None:
         for history, colour, style in zip(histories, colours[label], (TRAINING, VALIDATION), strict=True):
             if f"{name}.raw" in history:
                 curve = history[["step", f"{name}.raw"]].dropna()
-                axis.plot(curve["step"], curve[f"{name}.raw"], color=colour, **style)  # type: ignore[arg-type]
+                seen = style if len(curve) > 1 else VALIDATION  # a single point is no line
+                axis.plot(curve["step"], curve[f"{name}.raw"], color=colour, **seen)  # type: ignore[arg-type]
         if f"{name}.weight" in histories[0]:
             weights[label] = histories[0][["step", f"{name}.weight"]].dropna()
     fit_axis(axis)

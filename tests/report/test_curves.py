@@ -75,3 +75,8 @@ def test_the_picture_is_drawn_and_repeatable(tmp_path, losses):
     colours = picture.reshape(-1, 3).tolist()
     assert colours.count([180, 119, 31]) > 100  # tab:blue, the training curve, in BGR
     assert colours.count([14, 127, 255]) > 50  # tab:orange, validation
+
+
+def test_a_single_point_of_a_training_is_seen(tmp_path):
+    draw_curves(TRAIN[["step", "b.raw"]][1:2], VALIDATION, tmp_path / "one.png")
+    assert [180, 119, 31] in cv2.imread(str(tmp_path / "one.png"))[80:].reshape(-1, 3).tolist()  # below the legend
