@@ -24,10 +24,10 @@ from figura.recipe.trial import KEY, scratch
 
 
 def check_trackers(recipe: Recipe) -> None:
-    """Raise UserError for each of `runtime.trackers` that is not installed, with the command that installs it."""
+    """Raise UserError for each tracker that a recipe names and that is not installed; the default one is only told."""
     errors, installed = ErrorCollector(recipe.path), {str(tracker) for tracker in get_available_trackers()}
     for index, tracker in enumerate(recipe.runtime.trackers):
-        if tracker not in installed:
+        if tracker not in installed and "trackers" in recipe.runtime.model_fields_set:
             remedy = f"`pip install {tracker}`, or `trackers: []`"
             errors.add(f"runtime.trackers.{index}", f"{tracker!r} is not installed; {remedy}")
     errors.raise_any()
@@ -100,6 +100,8 @@ class Reporter:
         self._explained = False  # that losses can be negative
         if self.main:
             self.say(f"{recipe.path}: {last} steps of {self.batch} examples; with all defaults: {folder}/recipe.yaml")
+            if recipe.runtime.trackers and not self.accelerator.log_with:
+                self.say("DVCLive is not installed: this training has no tracker; `pip install dvclive` brings it")
             with self.writing(str(folder)):
                 (folder / "samples").mkdir(parents=True, exist_ok=True)
                 tidy(folder)

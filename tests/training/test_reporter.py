@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import toy
 import trainings
+from accelerate import tracking
 from accelerate.tracking import GeneralTracker
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
@@ -42,6 +43,16 @@ def test_trackers_that_are_not_installed_are_refused_with_the_command_that_insta
         "params.yaml: runtime.trackers.2: 'tensorboard' is not installed; `pip install tensorboard`, or `trackers: []`",
     ]
     assert not run.exists()
+
+
+@pytest.mark.filterwarnings("ignore:.*no supported trackers")
+def test_the_default_tracker_may_be_missing(run, capsys, monkeypatch):
+    for module in (reporter, tracking):
+        monkeypatch.setattr(module, "get_available_trackers", list)
+    runtime = {name: value for name, value in RUNTIME.items() if name != "trackers"}
+    Trainer(toy.checked({"runtime": runtime}), run).fit()
+    assert "DVCLive is not installed: this training has no tracker" in capsys.readouterr().out
+    assert (run / "model/painter.safetensors").is_file()
 
 
 def test_the_line_of_the_bar_adds_up(run, capsys):
