@@ -5,6 +5,7 @@ The readers of `figura.preparation` decide. Splits keep the names that they have
 """
 
 import re
+import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -291,9 +292,10 @@ def _of_singles(folder: Path, names: dict[str, str], files: dict[str, list[Path]
 
 
 def _of_video(path: Path, video: Path) -> UserError:
+    source, frames = shlex.quote(str(video)), shlex.quote(f"{video.stem}_%05d.jpg")
     return UserError(
-        f"--data {path}: {video.name} is a video, and training takes pictures: `ffmpeg -i {video} -r 1 "
-        f"{video.stem}_%05d.jpg` writes one a second; name their folder"
+        f"--data {path}: {video.name} is a video, and training takes pictures: `ffmpeg -i {source} -r 1 {frames}` "
+        "writes one a second; name their folder"
     )
 
 

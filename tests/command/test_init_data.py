@@ -138,7 +138,7 @@ def halves(folder: Path) -> None:
 
 
 def video(folder: Path) -> None:
-    writer = cv2.VideoWriter(str(folder / "clip.mp4"), cv2.VideoWriter_fourcc(*"mp4v"), 25, (32, 32))
+    writer = cv2.VideoWriter(str(folder / "my clip.mp4"), cv2.VideoWriter_fourcc(*"mp4v"), 25, (32, 32))
     writer.write(noise(32, 32))
     writer.release()
 
@@ -284,7 +284,7 @@ def test_a_project_on_real_data(folder: str, capsys: pytest.CaptureFixture[str])
         (lambda folder: None, r"no pictures \(.*\) and no annotations; bring data there"),
         (lambda folder: (folder / "a.HEIC").write_bytes(b"1"), r"no pictures .*; left out: 1 files of .heic: convert"),
         (lambda folder: pictures(folder, 1), "found 1, and training needs at least 20 pictures, or pairs"),
-        (video, r"clip\.mp4 is a video, and training takes pictures: `ffmpeg -i .*` writes one a second; name their"),
+        (video, r"my clip\.mp4 is a video, .*: `ffmpeg -i 'mine/my clip\.mp4' -r 1 'my clip_%05d\.jpg'` writes one a"),
         (mixture, "YOLO's data.yaml: .*; and COCO's JSON: .*: name a folder that has one of them"),
         (lambda folder: [yolo(folder), *(one.write_text("9 1 1 1 1") for one in folder.rglob("*.txt"))],
             r"no label can be used; the first, labels/train/0\.txt: 1: class is not one of data\.yaml: 9"),
