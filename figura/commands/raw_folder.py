@@ -21,7 +21,7 @@ from figura.base.raw_pictures import picture_facts
 from figura.base.sampling import evenly_spaced
 from figura.formats.coco import file_name_of, read_pairs, read_records
 from figura.formats.exports import open_export
-from figura.formats.pair_files import Loaded, find_pairs, load_pair, sides, split_folders
+from figura.formats.pair_files import Fault, Loaded, find_pairs, load_pair, sides, split_folders
 from figura.formats.records import UnusableError
 from figura.formats.yolo import SPLITS, open_yolo, yolo_file
 from figura.preparation.pairs import looks_single
@@ -176,11 +176,13 @@ def _annotated(
 def _two_sides(folder: Path) -> Found | None:
     """Return pairs, or two sets of pictures, where a folder has two sides or A|B pictures."""
     places = _places(folder)
-    pairs = {split: find_pairs(place, folder, parts)[0] for split, (_, place, parts) in places.items()}
-    loaded = [
-        one for split, of in pairs.items() for index in evenly_spaced(len(of), _SAMPLE)
-        if isinstance(one := load_pair(places[split][1], of[index]), Loaded)
+    listed = {split: find_pairs(place, folder, parts) for split, (_, place, parts) in places.items()}
+    pairs = {split: of for split, (of, _) in listed.items()}
+    tried = [
+        load_pair(places[split][1], of[index]) for split, of in pairs.items()
+        for index in evenly_spaced(len(of), _SAMPLE)
     ]  # fmt: skip
+    loaded, faults = [one for one in tried if isinstance(one, Loaded)], [one for one in tried if isinstance(one, Fault)]
     names = {split: name for split, (name, _, _) in places.items()}
     counts = {split: len(of) for split, of in pairs.items()}
     if all(len(parts) == 1 for _, _, parts in places.values()):
@@ -206,12 +208,14 @@ def _two_sides(folder: Path) -> Found | None:
         return _of_singles(folder, high, {split: of[-1] for split, of in files.items()})
     sizes = _sizes([file for of in files.values() for file in (*of[0], *of[-1])])
     if loaded and 2 * sum(counts.values()) >= max(sum(len(of[n]) for of in files.values()) for n in (0, -1)):
-        return _of_pairs(folder, names, counts, _counted(counts, "pairs, files of the same names"), loaded)
+        found = _of_pairs(folder, names, counts, _counted(counts, "pairs, files of the same names"), loaded)
+        alone = [one for _, of in listed.values() for one in of]
+        return found._replace(seen=(*found.seen, *_no_pairs(alone + faults)))
     fewer = {split: min(map(len, of)) for split, of in files.items()}
     section = names | _shares(folder, fewer)
     each = ", ".join(f"{len(of[0])} and {len(of[-1])} for {split}" for split, of in files.items())
     seen = f"two sets of pictures without pairs, A and B: {each}, {_said(sizes)}"
-    return Found(folder, "unpaired", section, "unpaired", (seen,), _side(sizes))
+    return Found(folder, "unpaired", section, "unpaired", (seen, *_no_pairs(faults)), _side(sizes))
 
 
 def _places(folder: Path) -> Places:
@@ -231,6 +235,14 @@ def _of_pairs(folder: Path, names: dict[str, str], counts: dict[str, int], what:
     seen = f"{what}, {_said(sizes)} each"
     section = names | _shares(folder, counts)
     return Found(folder, "paired", section, "pix2pix", (seen, note) if note else (seen,), _side(sizes), direction)
+
+
+def _no_pairs(faults: Sequence[Fault]) -> list[str]:
+    """Return a line about files that are no pairs, if there are any."""
+    if not faults:
+        return []
+    file, reason, detail = faults[0]
+    return [f"no pair: {file}{' and others' if faults[1:] else ''}: {reason}, {detail}"]
 
 
 def _pictures(folder: Path) -> Found:
@@ -284,10 +296,13 @@ def _of_singles(folder: Path, names: dict[str, str], files: dict[str, list[Path]
     counts = {split: len(of) for split, of in files.items()}
     sizes = _sizes([one for of in files.values() for one in of])
     seen = f"{_counted(counts, 'pictures without annotations')}, {_said(sizes)}"
-    inside = sorted({file.relative_to(folder).parts[0] for file in files[TRAIN] if file.parent != folder} - {*SPLITS})
-    lines = [seen]
-    if names == {TRAIN: "."} and len(inside) == 2 and all(file.parent != folder for file in files[TRAIN]):
-        lines.append(f"to translate between {' and '.join(inside)}, name these folders trainA and trainB")
+    below = [file.relative_to(folder / names[TRAIN]) for file in files[TRAIN]]
+    inside, lines = sorted({one.parts[0] for one in below} - {*SPLITS}), [seen]
+    if len(inside) == 2 and all(len(one.parts) > 1 for one in below):
+        lines.append(
+            f"they lie in {' and '.join(inside)}: if files of the same names are pairs, or if one is to be turned into "
+            "the other, name the folders A and B"
+        )
     return Found(folder, "images", names | _shares(folder, counts), "super_resolution", tuple(lines))
 
 

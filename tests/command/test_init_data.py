@@ -56,6 +56,21 @@ def sets_of_names(folder: Path) -> None:
     pictures(folder / "zebras")
 
 
+def splits_of_names(folder: Path) -> None:
+    for name in ("train/photos", "train/masks", "val/photos", "val/masks"):
+        pictures(folder / name, height=64, width=64)
+
+
+def a_mate_is_missing(folder: Path) -> None:
+    two_folders(folder)
+    (folder / "train/b/7.png").unlink()
+
+
+def sets_of_other_sizes(folder: Path) -> None:
+    pictures(folder / "A", height=64, width=64)
+    pictures(folder / "B", height=32, width=32)
+
+
 def coco(folder: Path) -> None:
     prepared(folder, [None] * COUNT)
     for name in ("validation.json", "test.json", "manifest.json"):
@@ -151,7 +166,15 @@ FOUND = {
     sets: ("unpaired", "unpaired", {"train": "train", "shares": {"validation": 0.2, "test": 0.2}},
         "two sets of pictures without pairs, A and B: 25 and 24 for train, 90 x 70", {"crop_size": 64}),
     sets_of_names: ("super_resolution", "images", {"train": ".", "shares": {"validation": 0.2, "test": 0.2}},
-        r"48 pictures without annotations, 60 x 40 pixels\n.*name these folders trainA and trainB", {"size": 64}),
+        r"48 pictures without annotations, 60 x 40 pixels\nthey lie in horses and zebras: .*, name the folders A and B",
+        {"size": 64}),
+    splits_of_names: ("super_resolution", "images",
+        {"train": "train", "validation": "val", "shares": {"test": 0.2}},
+        r"96 pictures without annotations .*\nthey lie in masks and photos: if .*, name the folders A and B", {}),
+    a_mate_is_missing: ("pix2pix", "paired", {"train": "train", "test": "test", "shares": {"validation": 0.2}},
+        r"26 pairs, (.*\n)+no pair: a/7\.png: missing partner, no image '7' in b", {"crop_size": 64}),
+    sets_of_other_sizes: ("unpaired", "unpaired", {"train": ".", "shares": {"validation": 0.2, "test": 0.2}},
+        r"without pairs, .*\nno pair: A/0\.png and others: A and B differ in size, 64 x 64 and 32 x 32", {}),
     coco: ("pose", "coco", {
         "images": "images", "annotations": "persons.json", "shares": {"validation": 0.2, "test": 0.2}
     }, r"COCO's JSON: 24 annotations \(24 with joints\) in 24 pictures, 60 x 80", {"side": 161}),
