@@ -79,6 +79,8 @@ def main(arguments: list[str]) -> None:
         recipes = list(dict.fromkeys(args.recipe or [found.recipe]))
         lines, own = with_data(args.folder, recipes, found)
         print(printable("\n".join(lines)))
+    elif not args.recipe:
+        print(f"recipe: {recipes[0]}, on pictures that figura draws; --data FOLDER begins on yours, --help says more")
     for line in write_project(args.folder, recipes, own):
         print(printable(line))
 
@@ -164,6 +166,7 @@ def write_project(root: Path, recipes: list[str], own: Mapping[str, str] = Mappi
             "another folder, or move them"
         )
     root.mkdir(parents=True, exist_ok=True)
+    empty = {one.name for one in root.iterdir()} <= {".git"}
     stay = [path for path in KEPT if os.path.lexists(root / path)]
     lines = _repository(root)
     for path, text in files.items():
@@ -185,13 +188,16 @@ def write_project(root: Path, recipes: list[str], own: Mapping[str, str] = Mappi
         )
     if root.resolve() != Path.cwd():
         lines.append(f"next: cd {shlex.quote(str(root))}")
-    lines.append("next: git add these files, and git commit: experiments start from a commit")
+    commit = "git add . && git commit -m Start" if empty else "git add these files, and git commit"
+    lines.append(f"next: {commit} (experiments start from a commit)")
     datasets = parse_yaml(files["data/params.yaml"], "data/params.yaml")["datasets"]
     if not own and (sources := sorted({one["source"] for one in datasets.values()} - {DRAWN})):
         params = ", ".join(_variables()["recipes"][name]["params"] for name in recipes)
         return [*lines, f"next: bring {', '.join(sources)}, as the comment at the top of {params} says; then dvc repro"]
+    tries = " ".join(f"-S {_variables()['recipes'][name]['params']}:train.try=true" for name in recipes)
+    lines.append(f"next: dvc exp run --temp {tries} (10 steps in a copy: does it fit?)")
     work = "prepares the data" if own else "draws data"
-    return [*lines, f"next: dvc repro ({work} and trains on them: minutes)"]
+    return [*lines, f"next: dvc repro ({work}, trains and judges), then figura report"]
 
 
 def project_files(recipes: Collection[str]) -> dict[str, str]:

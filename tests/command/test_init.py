@@ -105,10 +105,18 @@ def test_what_comes_next_is_to_bring_the_data(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-m", "dvc", "status"], cwd=tmp_path / "new", check=True, capture_output=True)
 
 
-def test_an_empty_folder_becomes_a_repository(tmp_path: Path) -> None:
-    lines = write_project(tmp_path / "new", ["vunet"])
-    assert lines[:2] == ["git init", "dvc init"]
-    written = project_files(["vunet"])
+def test_an_empty_folder_becomes_a_repository(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    init.main([str(tmp_path / "new")])
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("recipe: pix2pix, on pictures that figura draws; --data FOLDER")
+    assert lines[1:3] == ["git init", "dvc init"]
+    assert [line.split(" (")[0] for line in lines[4:]] == [
+        f"next: cd {tmp_path / 'new'}",
+        "next: git add . && git commit -m Start",
+        "next: dvc exp run --temp -S recipes/pix2pix.yaml:train.try=true",
+        "next: dvc repro",
+    ]
+    written = project_files(["pix2pix"])
     assert all((tmp_path / "new" / path).read_text() == text for path, text in written.items())
     listed = subprocess.run(
         ["git", "status", "--porcelain", "--untracked-files=all"],
@@ -133,6 +141,7 @@ def test_what_a_repository_has_stays_and_what_stops_the_pipeline_is_told(tmp_pat
     (hidden,) = (line for line in lines if line.startswith("next: .gitignore hides dvc.yaml, data/params.yaml, "))
     assert hidden.endswith(" from git and DVC; allow them")
     assert any(line.startswith("next: add the lines of ") for line in lines)
+    assert any(line.startswith("next: git add these files, and git commit") for line in lines)
 
 
 def test_files_in_the_way_leave_everything_as_it_was(tmp_path: Path) -> None:
