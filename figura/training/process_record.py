@@ -16,14 +16,14 @@ def process_record() -> dict[str, Any]:
     """Return how this process was started.
 
     The record has command, host, package versions, variables that change arithmetic, commit, and files that differ from
-    it, except the lock file and `metrics/`, which stages write.
+    it, except the lock file, `code/` and `metrics/`, which stages write.
 
     `commit` is None outside a git repository. figura's version is included if figura is installed; in figura's
     repository, the commit identifies it.
     """
     packages = package_versions() | ({} if is_own("figura") else {"figura": version(DISTRIBUTION)})
     commit = (git("rev-parse", "HEAD") or "").strip() or None
-    paths = (":/", f":!*{LOCK}", ":!metrics")
+    paths = (":/", f":!*{LOCK}", ":!code", ":!metrics")
     changed = (git("status", "--porcelain", "--untracked-files=no", "--", *paths) or "").splitlines()
     return {
         "command": [sys.executable, *sys.orig_argv[1:]], "host": platform.node(), "packages": packages,

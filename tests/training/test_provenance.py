@@ -115,8 +115,9 @@ def test_what_dvc_repro_writes_is_no_change(tmp_path, monkeypatch, project):
     root = tmp_path / project
     (root / "metrics/full").mkdir(parents=True)
     (root / "stages").mkdir()
+    (root / "code").mkdir()
     monkeypatch.chdir(root)
-    results = ("dvc.lock", "stages/dvc.lock", "metrics/vunet.json", "metrics/full/vunet.json")
+    results = ("dvc.lock", "stages/dvc.lock", "code/train-vunet.json", "metrics/vunet.json", "metrics/full/vunet.json")
     for name in (*results, "params.yaml", tmp_path / "outside.py"):
         Path(name).write_text("before")
     git("init", "-q")
