@@ -188,13 +188,24 @@ def write_project(root: Path, recipes: list[str], own: Mapping[str, str] = Mappi
         )
     if root.resolve() != Path.cwd():
         lines.append(f"next: cd {shlex.quote(str(root))}")
+    return [*lines, *_next(root, recipes, files["data/params.yaml"], bool(own), empty)]
+
+
+def _next(root: Path, recipes: Iterable[str], datasets: str, own: bool, empty: bool) -> list[str]:
+    """Return what to do in a project, in lines. `own`: its data were there; `empty`: nothing else was."""
+    sources = {one["source"] for one in parse_yaml(datasets, "data/params.yaml")["datasets"].values()} - {DRAWN}
+    params = [_variables()["recipes"][name]["params"] for name in recipes]
+    lines = []
+    for source in sorted(sources) if own else ():
+        known = Path(source).is_absolute() or (root / f"{source}.dvc").exists()
+        if not known and not _run(["git", "ls-files", "--", source], root).stdout:
+            lines.append(f"next: dvc add {shlex.quote(source)} (experiments in a copy find no other data)")
     commit = "git add . && git commit -m Start" if empty else "git add these files, and git commit"
     lines.append(f"next: {commit} (experiments start from a commit)")
-    datasets = parse_yaml(files["data/params.yaml"], "data/params.yaml")["datasets"]
-    if not own and (sources := sorted({one["source"] for one in datasets.values()} - {DRAWN})):
-        params = ", ".join(_variables()["recipes"][name]["params"] for name in recipes)
-        return [*lines, f"next: bring {', '.join(sources)}, as the comment at the top of {params} says; then dvc repro"]
-    tries = " ".join(f"-S {_variables()['recipes'][name]['params']}:train.try=true" for name in recipes)
+    if sources and not own:
+        comment = f"the comment at the top of {', '.join(params)}"
+        return [*lines, f"next: bring {', '.join(sorted(sources))}, as {comment} says; then dvc repro"]
+    tries = " ".join(f"-S {one}:train.try=true" for one in params)
     lines.append(f"next: dvc exp run --temp {tries} (10 steps in a copy: does it fit?)")
     work = "prepares the data" if own else "draws data"
     return [*lines, f"next: dvc repro ({work}, trains and judges), then figura report"]

@@ -334,7 +334,9 @@ def test_a_recipe_for_other_data(tmp_path: Path, capsys: pytest.CaptureFixture[s
 def test_data_inside_of_the_project_have_a_relative_path(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pictures(tmp_path / "new/data/raw/my photos")
     assert run(init.main, ["--data", "new/data/raw/my photos", "new"]) == 0
-    assert "    source: data/raw/my photos\n" in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert "    source: data/raw/my photos\n" in told
+    assert "\nnext: dvc add 'data/raw/my photos' (" in told
 
 
 @pytest.mark.parametrize("root", [".", "new"])
