@@ -4,7 +4,10 @@ from pathlib import Path
 
 from figura.base.errors import REPRO, nearest
 from figura.base.manifest import MANIFEST
+from figura.base.yaml12 import read_yaml
 from figura.formats.prepared import OTHERS
+
+_ENTRIES = Path("data/params.yaml")
 
 
 def splits_of(root: Path) -> list[str]:
@@ -30,4 +33,6 @@ def without_split(root: Path, split: str) -> str:
     known = f"; {root.parent} has {', '.join(others)}{nearest(root.name, others)}" if others else ""
     if root.is_dir() and not prepared:
         return f"{root} is no prepared dataset, which has a {MANIFEST}{known}"
-    return f"run `{REPRO} prepare@{root.name}`{known}"
+    is_new = _ENTRIES.is_file() and root.name not in (read_yaml(_ENTRIES).get("datasets") or {})
+    entry = f"write its entry, `datasets.{root.name}`, to {_ENTRIES}, and " if is_new else ""
+    return f"{entry}run `{REPRO} prepare@{root.name}`{known}"

@@ -78,6 +78,8 @@ def test_people_with_a_file_for_each_split(capsys):
     assert len(Persons(PREPARED, "test", min_keypoints=1, min_height=1)) == 2
     with pytest.raises(UserError, match=r"has the splits test, test-dev, train, validation \(did you mean 'test'\?\)"):
         Persons(PREPARED, "tests", min_keypoints=1, min_height=1)
+    with pytest.raises(UserError, match=r"write its entry, `datasets\.other`, to data/params\.yaml, and run `dvc"):
+        Persons(PREPARED.with_name("other"), "train", min_keypoints=1, min_height=1)
 
 
 def test_shares_of_people_by_image():
