@@ -98,9 +98,10 @@ class RecipeCheck:
         for name, step in self.recipe.steps.items():
             for network in set(step.trains) - self.recipe.networks.keys():
                 self.errors.add_unknown(f"steps.{name}.trains", network, self.recipe.networks, "network")
-            optimizer = self._optimizer(step, f"steps.{name}.optimizer")
+            before = self.errors.count
+            optimizer, sound = self._optimizer(step, f"steps.{name}.optimizer"), self.errors.count == before
             for group, options in step.groups.items():
-                self._group(optimizer, options, f"steps.{name}.groups.{group}")
+                self._group(optimizer, step.optimizer if sound else None, options, f"steps.{name}.groups.{group}")
             if step.lr_schedule is not None:
                 self._rates(step.lr_schedule, f"steps.{name}.lr_schedule")
         for name, entry in self.recipe.networks.items():
@@ -116,13 +117,19 @@ class RecipeCheck:
         if kind is not None and (why := objection(kind)):
             self.errors.add(f"{key}.type", why)
         elif self.errors.count == before:
-            some, base = nn.Parameter(torch.zeros(2, 2)), torch.optim.Optimizer
-            plain = inspect.unwrap(base.add_param_group)  # as PyTorch wraps it, it imports the compiler: 2 s
-            with patch.object(base, "add_param_group", plain):
-                construct(entry.type, entry.arguments, OPTIMIZER, key, self.errors, params=[some])
-            if entry.arguments.get("lr") == 0 and not step.groups:
+            self._judge(entry.type, entry.arguments, key)
+            own = any((group.model_extra or {}).get("lr") for group in step.groups.values())
+            if entry.arguments.get("lr") == 0 and not own:
                 self.errors.add(f"{key}.lr", "found 0, by which the step learns nothing; a rate is above 0")
         return kind
+
+    def _judge(self, kind: str, arguments: Mapping[str, Any], key: str, *, grouped: bool = False) -> None:
+        """Construct an optimizer of one parameter, alone or as a group."""
+        some, base = nn.Parameter(torch.zeros(2, 2)), torch.optim.Optimizer
+        plain = inspect.unwrap(base.add_param_group)  # as PyTorch wraps it, it imports the compiler: 2 s
+        with patch.object(base, "add_param_group", plain):
+            params: list[Any] = [{"params": [some]}] if grouped else [some]
+            construct(kind, arguments, OPTIMIZER, key, self.errors, params=params)
 
     def _rates(self, entry: Declaration, key: str) -> None:
         schedule, last = build_schedule(entry, key, self.errors), self.recipe.train.steps or 0
@@ -133,7 +140,11 @@ class RecipeCheck:
         if factors[lowest] < 0:
             self.errors.add(key, f"is {factors[lowest]:g} at step {lowest}, by which losses grow; a rate is 0 or more")
 
-    def _group(self, optimizer: type[torch.optim.Optimizer] | None, group: Group, key: str) -> None:
+    def _group(
+        self, optimizer: type[torch.optim.Optimizer] | None, sound: Declaration | None, group: Group, key: str
+    ) -> None:
+        """Check a group of an optimizer, whose entry is `sound` unless that has errors itself."""
+        before = self.errors.count
         try:
             re.compile(group.pattern)
         except re.error as error:
@@ -143,6 +154,8 @@ class RecipeCheck:
             needed = {name for name, parameter in parameters.items() if parameter.default is parameter.empty}
             inherited = tuple(needed - options.keys() | {"params"})
             check_arguments(optimizer, options, key, self.errors, inherited, ("pattern", *needed - {"params"}))
+            if sound is not None and self.errors.count == before:
+                self._judge(sound.type, sound.arguments | options, key, grouped=True)
 
     def _start(self) -> None:
         start = self.recipe.train.init_from
