@@ -11,7 +11,7 @@ from torch import nn
 
 from figura.base.error_collector import ErrorCollector
 from figura.injectors.forward import Forward
-from figura.interfaces import Injector
+from figura.interfaces import Injector, Schedule
 from figura.recipe.name_check import NameCheck
 from figura.recipe.schema import OWN, Declaration, Group, Predict, Recipe, StepEntry
 from figura.recipe.types import (
@@ -91,9 +91,7 @@ class RecipeCheck:
         return None
 
     def _training(self) -> None:
-        for name, dataset in self.recipe.data.train.items():
-            if dataset.schedule is not None:
-                build_schedule(dataset.schedule, f"data.train.{name}.schedule", self.errors)
+        self._mixture()
         trained = {name for step in self.recipe.steps.values() for name in step.trains}
         for name, step in self.recipe.steps.items():
             for network in set(step.trains) - self.recipe.networks.keys():
@@ -109,6 +107,25 @@ class RecipeCheck:
                 remedy = f"if its type brings its own, write `weights: {OWN}`"
                 self.errors.add(f"networks.{name}", f"no step trains it and it loads no weights; {remedy}")
         self._start()
+
+    def _mixture(self) -> None:
+        """Check the schedules of training datasets: at each iteration, weights are 0 or more, and one is above 0."""
+        entries, last = self.recipe.data.train, self.recipe.train.steps or 0
+        built: dict[str, Schedule | None] = {
+            name: build_schedule(entry.schedule, f"data.train.{name}.schedule", self.errors)
+            for name, entry in entries.items()
+            if entry.schedule is not None
+        }
+        schedules = {name: one for name, one in built.items() if one is not None}
+        if not schedules or len(schedules) < len(built):
+            return
+        knots = {knot for one in schedules.values() for knot in one.knots if knot < last}
+        for step in sorted({0, *knots, *range(0, last, last // 1000 + 1)}):
+            weights = {n: e.weight * (schedules[n](step) if n in schedules else 1) for n, e in entries.items()}
+            if min(weights.values()) < 0 or sum(weights.values()) == 0:
+                said = f"at iteration {step}, weights are {weights}; numbers from 0, one above 0, are needed"
+                self.errors.add("data.train", said)
+                return
 
     def _optimizer(self, step: StepEntry, key: str) -> Any:
         """Return the class of a step's optimizer, or None; construct it, because only that judges rates and betas."""

@@ -61,6 +61,8 @@ OPTIMIZER = "steps.G.optimizer"
          f"{OPTIMIZER}.lr: found 0, by which the step learns nothing; a rate is above 0"),
         ({OPTIMIZER: {"type": "Muon", "lr": 0.01, "rest_lr": 0.01}, "steps.G.groups": {"biases": {"pattern": "bias"}}},
          "steps.G.groups.biases: Muon: Muon sorts parameters itself; leave out `groups`"),
+        ({"data.train.pairs.schedule": {"type": "Linear", "start": 0, "end": 2, "from": 1.0, "to": 0.0}},
+         "data.train: at iteration 2, weights are {'pairs': 0.0}; numbers from 0, one above 0, are needed"),
         ({"networks.generator.weights": "weights/painter/start/none.safetensors"},
          "networks.generator.weights: weights/painter/start/none.safetensors: no such file"),
         ({"losses.G_VGG.source": "weights/painter/losses/vgg.safetensors", "losses.G_VGG.weight": 1.0},
