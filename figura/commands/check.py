@@ -105,7 +105,10 @@ def unprepared(recipe: Recipe, outs: list[str], errors: ErrorCollector) -> list[
                 roots.append(root)
                 continue
             try:
-                construct(entry.type, entry.arguments, DATASET, f"{section}.{name}", errors)
+                built = construct(entry.type, entry.arguments, DATASET, f"{section}.{name}", errors)
+                if section == "data.train" and built is not None and len(built) < data.batch_size:
+                    few = f"{len(built)} examples are fewer than one batch (data.batch_size: {data.batch_size})"
+                    errors.add(f"{section}.{name}", few)
             except UserError as error:
                 errors.add(f"{section}.{name}", str(error))
     return roots

@@ -31,6 +31,7 @@ def check(tmp_path, monkeypatch, capsys):
     content = read_yaml(Path("painter.yaml"))
     content["evaluate"]["data"]["pairs"]["split"] = "validation"
     content["steps"]["G"]["optimizer"] = {"type": "torch.optim.Adam", "lr": 0.001}
+    content["data"]["batch_size"] = 2  # data of a few pictures
 
     def checked(changes):
         Path("painter.yaml").write_text(to_yaml(toy.changed(changes, content)))
@@ -63,6 +64,7 @@ OPTIMIZER = "steps.G.optimizer"
          "steps.G.groups.biases: Muon: Muon sorts parameters itself; leave out `groups`"),
         ({"data.train.pairs.schedule": {"type": "Linear", "start": 0, "end": 2, "from": 1.0, "to": 0.0}},
          "data.train: at iteration 2, weights are {'pairs': 0.0}; numbers from 0, one above 0, are needed"),
+        ({"data.batch_size": 500}, "data.train.pairs: 3 examples are fewer than one batch (data.batch_size: 500)"),
         ({"networks.generator.weights": "weights/painter/start/none.safetensors"},
          "networks.generator.weights: weights/painter/start/none.safetensors: no such file"),
         ({"losses.G_VGG.source": "weights/painter/losses/vgg.safetensors", "losses.G_VGG.weight": 1.0},
