@@ -4,6 +4,7 @@ With `--resolved` it prints each recipe whole instead: what entries extend, defa
 
 Checks keys, types and their arguments, names between data, networks and losses, and metrics; then whether files of
 weights are there, datasets open, and stages depend on both. All faults are named at once; the exit status is 1 then.
+Schedules and gates that the training ends before are no faults, but named.
 """
 
 import os
@@ -17,6 +18,7 @@ from figura.base.yaml12 import read_yaml, to_yaml
 from figura.commands import parser_of
 from figura.pipeline.dag import PIPELINE, entries, instances
 from figura.pipeline.untracked_files import covers, find_untracked, is_added
+from figura.recipe.late_parts import late_parts
 from figura.recipe.load import check_recipe, load_recipe
 from figura.recipe.picture_sizes import other_sizes
 from figura.recipe.schema import Recipe
@@ -57,11 +59,12 @@ def summary(path: Path) -> str:
     check_schema(content, path)
     recipe = check_recipe(content, path)
     errors = ErrorCollector(path)
-    missing = "".join(f"; {one}" for one in [*absent(recipe, errors), *other_sizes(recipe)])
+    remarks = [*absent(recipe, errors), *other_sizes(recipe), *late_parts(recipe, recipe.train.steps)]
+    further = "".join(f"; {one}" for one in remarks)
     errors.raise_any()
     losses = [name for name, loss in recipe.losses.items() if loss.weight]
     networks, steps = ", ".join(recipe.networks), ", ".join(recipe.steps)
-    return f"{path}: no faults; networks: {networks}; steps: {steps}; losses: {', '.join(losses)}{missing}"
+    return f"{path}: no faults; networks: {networks}; steps: {steps}; losses: {', '.join(losses)}{further}"
 
 
 def absent(recipe: Recipe, errors: ErrorCollector) -> list[str]:

@@ -3,25 +3,22 @@
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from torch import nn
 
-from figura.base.error_collector import ErrorCollector
 from figura.base.errors import REPRO
 from figura.engine.step import Step
-from figura.interfaces import Schedule
+from figura.recipe.late_parts import late_parts
 from figura.recipe.picture_sizes import other_sizes
 from figura.recipe.schema import Recipe
 from figura.recipe.trial import is_try
-from figura.recipe.types import INJECTOR, build_schedule, check_arguments, find_type, partial_names
+from figura.recipe.types import partial_names
 from figura.training.loss_log import LossLog
 
 
 def warnings(recipe: Recipe, steps: Mapping[str, Step], last: int) -> list[str]:
-    """Return all warnings about a training of `last` iterations; a try always ends before schedules and gates do."""
-    late = [] if recipe.train.try_ else late_schedules(recipe, last) + late_gates(recipe, last)
-    found = [*other_sizes(recipe), *from_tries(recipe), *left_out(recipe, steps), *late]
+    """Return all warnings about a training of `last` iterations."""
+    found = [*other_sizes(recipe), *from_tries(recipe), *left_out(recipe, steps), *late_parts(recipe, last)]
     return [*found, *empty_groups(recipe, steps), *upset_norms(steps)]
 
 
@@ -43,44 +40,6 @@ def left_out(recipe: Recipe, steps: Mapping[str, Step]) -> list[str]:
             lines.append(f"steps.{name} is left out for batches that lack {', '.join(sorted(lacking))}")
             optional |= {added for one in injectors for added in one.injector.adds}
     return lines
-
-
-def late_schedules(recipe: Recipe, steps: int) -> list[str]:
-    """Return warnings for schedules that are unfinished after `steps` iterations."""
-    entries = {f"losses.{name}.schedule": entry.schedule for name, entry in recipe.losses.items()}
-    entries |= {f"steps.{name}.lr_schedule": entry.lr_schedule for name, entry in recipe.steps.items()}
-    entries |= {f"data.train.{name}.schedule": entry.schedule for name, entry in recipe.data.train.items()}
-    errors = ErrorCollector(Path())
-    built = {key: build_schedule(entry, key, errors) for key, entry in entries.items() if entry}
-    for name, step in recipe.steps.items():
-        for injector, declared in step.injectors.items():
-            key = f"steps.{name}.injectors.{injector}"
-            if (kind := find_type(declared.type, INJECTOR, key, errors)) is not None:
-                built |= _schedules(check_arguments(kind, declared.arguments, key, errors), key)
-    return [
-        f"{key} goes on until step {s.last}, training ends at {steps}" for key, s in built.items() if s.last > steps
-    ]
-
-
-def _schedules(value: Any, key: str) -> dict[str, Schedule]:
-    """Return the schedules in an argument, or in the maps in it, by dotted key."""
-    if isinstance(value, Schedule):
-        return {key: value}
-    parts = value.items() if isinstance(value, Mapping) else ()
-    return {inner: one for name, part in parts for inner, one in _schedules(part, f"{key}.{name}").items()}
-
-
-def late_gates(recipe: Recipe, steps: int) -> list[str]:
-    """Return warnings for gates that do not open within `steps` iterations."""
-    gated = {f"steps.{name}": step for name, step in recipe.steps.items()} | {
-        f"losses.{name}": loss for name, loss in recipe.losses.items()
-    }
-    starts = {key: entry.after for key, entry in gated.items()}
-    for name, step in recipe.steps.items():
-        starts |= {f"steps.{name}.injectors.{key}": entry.after for key, entry in step.injectors.items()}
-    return [
-        f"{key} starts after step {after}, training ends at {steps}" for key, after in starts.items() if after >= steps
-    ]
 
 
 def empty_groups(recipe: Recipe, steps: Mapping[str, Step]) -> list[str]:

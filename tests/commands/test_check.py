@@ -90,6 +90,15 @@ def test_what_a_command_brings_is_no_fault(check):
     )
 
 
+def test_what_a_training_ends_before_is_a_remark(check):
+    status, lines = check({"train.steps": 9, "losses.G_L1.after": 9, "steps.G.lr_schedule.end": 10})
+    assert status == 0
+    assert lines[0].endswith(
+        "; steps.G.lr_schedule goes on until step 10, training ends at 9; losses.G_L1 starts after step 9, training "
+        "ends at 9"
+    )
+
+
 def test_data_that_no_stage_depends_on(check):
     shutil.copytree("data/prepared/pairs", "data/prepared/own")
     status, lines = check({"data.common.root": "data/prepared/own"})

@@ -5,6 +5,7 @@ import pytest
 import toy
 
 from figura.base.error_collector import ErrorCollector
+from figura.recipe.late_parts import late_schedules
 from figura.recipe.types import build_schedule
 from figura.schedules import (
     Constant,
@@ -19,7 +20,6 @@ from figura.schedules import (
     Step,
     WarmUp,
 )
-from figura.training.warnings import late_schedules
 
 STEPS = np.arange(0, 60)
 
