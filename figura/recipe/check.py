@@ -72,8 +72,12 @@ class RecipeCheck:
         if (keep := self.recipe.train.keep) is not None:
             judged = {name for name, loss in self.recipe.losses.items() if loss.weight} - self.training_only
             known = {*judged, *self.recipe.callbacks}
-            if keep.metric.partition(".")[0] not in known:
+            head, _, rest = keep.metric.partition(".")
+            if head not in known:
                 self.errors.add_unknown("train.keep.metric", keep.metric, known, "loss or callback")
+            elif rest == ("raw" if head in judged else ""):
+                forms = "a loss (caf), a component of one (caf.vector) or a callback's number (mine.accuracy)"
+                self.errors.add("train.keep.metric", f"found {keep.metric!r}; expected {forms}")
         for name, callback in self.recipe.callbacks.items():
             construct(callback.type, callback.arguments, CALLBACK, f"callbacks.{name}", self.errors)
 
