@@ -13,7 +13,7 @@ from figura.base.error_collector import ErrorCollector
 from figura.injectors.forward import Forward
 from figura.interfaces import Injector, Schedule
 from figura.recipe.name_check import NameCheck
-from figura.recipe.schema import OWN, Declaration, Group, Predict, Recipe, StepEntry
+from figura.recipe.schema import OWN, DatasetEntry, Declaration, Group, Predict, Recipe, StepEntry
 from figura.recipe.types import (
     CALLBACK,
     COMPARISON,
@@ -24,6 +24,7 @@ from figura.recipe.types import (
     OPTIMIZER,
     PHOTOS,
     Slot,
+    batch_names,
     build_schedule,
     check_arguments,
     check_declaration,
@@ -278,7 +279,16 @@ class RecipeCheck:
             names = self.names.chain(injectors, {*grid.rows, *grid.columns}, f"{key}.injectors")
             self.names.known(grid.save, names, f"{key}.save")
         for name, average in evaluate.averages.items():
-            self.names.known([average.of], batch, f"evaluate.averages.{name}.of")
+            self.names.known([average.of], self._averaged(), f"evaluate.averages.{name}.of")
+
+    def _averaged(self) -> list[str]:
+        """Return the names of the dataset that averages are of (`schema.Average`); none if datasets have errors."""
+        (name, entry), *_ = self.recipe.data.train.items()
+        judged = self.recipe.evaluate.data.get(name)
+        read: DatasetEntry = entry
+        if judged is not None and "split" in judged.arguments.keys() & entry.arguments.keys():
+            read = judged
+        return batch_names({name: read}) if self.names.on else []
 
     def _prediction(self, predict: Predict) -> None:
         kind, evaluate = self._providing(predict.data, PHOTOS, "predict.data"), self.recipe.evaluate
