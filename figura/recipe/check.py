@@ -13,7 +13,7 @@ from figura.base.error_collector import ErrorCollector
 from figura.injectors.forward import Forward
 from figura.interfaces import Injector, Schedule
 from figura.recipe.name_check import NameCheck
-from figura.recipe.schema import OWN, DatasetEntry, Declaration, Group, Predict, Recipe, StepEntry
+from figura.recipe.schema import OWN, DatasetEntry, Declaration, Evaluate, Group, Predict, Recipe, StepEntry
 from figura.recipe.types import (
     CALLBACK,
     COMPARISON,
@@ -280,6 +280,19 @@ class RecipeCheck:
             self.names.known(grid.save, names, f"{key}.save")
         for name, average in evaluate.averages.items():
             self.names.known([average.of], self._averaged(), f"evaluate.averages.{name}.of")
+        self._files(evaluate)
+
+    def _files(self, evaluate: Evaluate) -> None:
+        """Check that no two parts of a dump would write the same files (`Evaluation._save`)."""
+        for part, names in (("modes", evaluate.modes), ("grids", evaluate.grids)):
+            if "inputs" in names:
+                self.errors.add(f"evaluate.{part}.inputs", "`evaluate.inputs` has files of this name; choose another")
+        for name in evaluate.modes.keys() & evaluate.grids.keys():
+            mode, grid = evaluate.modes[name], evaluate.grids[name]
+            for one in [one for one in grid.save if one in mode.save]:
+                if mode.repeat > 1 or "records" in (mode.save[one], grid.save[one]):
+                    told = f"the mode {name!r} has files of this name, too; give the grid another name"
+                    self.errors.add(f"evaluate.grids.{name}.save.{one}", told)
 
     def _averaged(self) -> list[str]:
         """Return the names of the dataset that averages are of (`schema.Average`); none if datasets have errors."""
