@@ -91,6 +91,27 @@ def test_weights_are_halves_and_a_card_stays(shelf, tmp_path):
     whole(shelf / "painter")
 
 
+def test_files_that_are_no_model_are_kept(shelf, tmp_path, capsys):
+    again = [str(tmp_path / "project/run"), "--recipe", str(tmp_path / "project/recipe.yaml"), "--format", "model"]
+    (shelf / "painter/network.onnx").touch()
+    (tmp_path / "work/notes.txt").touch()
+    for output, said in (
+        (shelf / "painter", "painter: has network.onnx, which is no part of a model, and would be lost"),
+        (shelf, "zoo: has painter, which is no part of a model"),
+        (tmp_path / "project/run/model", "model: is the model to export"),
+        (".", ".: is the folder of this shell, or above it"),
+        ("notes.txt", "notes.txt: is a file; a model is a folder"),
+        ("..", "..: is the folder of this shell, or above it"),
+    ):
+        assert run(export, [*again, "--output", str(output)]) == 1
+        assert said in capsys.readouterr().err
+    assert (shelf / "painter/network.onnx").exists()
+    assert (tmp_path / "work/notes.txt").is_file()
+    whole(tmp_path / "project/run/model")
+    (tmp_path / "empty").mkdir()
+    assert run(export, [*again, "--output", str(tmp_path / "empty")]) == 0
+
+
 def test_words_that_lack_a_file(shelf, capsys):
     for words, missing in (([], "MODEL"), (["painter"], "FILE"), (["recipe.yaml"], "MODEL, FILE")):
         with pytest.raises(SystemExit):

@@ -4,7 +4,7 @@ import importlib
 import shutil
 from pathlib import Path
 
-from figura.base.checksums import write_sums
+from figura.base.checksums import SUMS, read_sums, write_sums
 from figura.base.errors import UserError
 from figura.base.files import replacing, replacing_folder, write_text
 from figura.base.yaml12 import to_yaml
@@ -25,8 +25,9 @@ def export_model(model: Path, recipe: Recipe, output: Path) -> list[str]:
     The `CARD` in `output` stays. Return a line for each file.
 
     Raises:
-        UserError: weights cannot be read, or do not fit float16; or `output` cannot be written.
+        UserError: weights cannot be read, or do not fit float16; or `output` cannot be written, or has other files.
     """
+    _refuse_other_files(output, model)
     networks = load_trained(model, recipe)[1]
     content = model_recipe(model) | recipe.model_dump(include=set(PREDICTION), by_alias=True)
     with replacing_folder(output) as folder:
@@ -42,6 +43,21 @@ def export_model(model: Path, recipe: Recipe, output: Path) -> list[str]:
             if (output / name).is_file():
                 shutil.copyfile(output / name, folder / name)
     return [f"{output / name}.safetensors: written in half precision" for name in networks]
+
+
+def _refuse_other_files(output: Path, model: Path) -> None:
+    """Raise UserError if a folder has files that are not of an exported model, all of which would be removed."""
+    folder = output.resolve()
+    if folder == model.resolve():
+        raise UserError(f"{output}: is the model to export; name another folder")
+    if Path.cwd().is_relative_to(folder):
+        raise UserError(f"{output}: is the folder of this shell, or above it; name a folder to make")
+    if folder.is_file():
+        raise UserError(f"{output}: is a file; a model is a folder")
+    listed = read_sums(folder).keys() if (folder / SUMS).is_file() else set()
+    there = sorted(one.name for one in folder.iterdir()) if folder.is_dir() else []
+    if others := [name for name in there if name not in (*listed, *CARD, SUMS)]:
+        raise UserError(f"{output}: has {others[0]}, which is no part of a model, and would be lost; name a new folder")
 
 
 def export_weights(model: Path, recipe: Recipe, output: Path, exporter: str) -> list[str]:
