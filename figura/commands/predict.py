@@ -88,7 +88,8 @@ def _predict(args: argparse.Namespace, predictor: "Predictor") -> None:
     with ResultFiles(args.output, videos=not args.frames) as output:
         for result in results:
             runner.attempt(result.image.source, output.add, result)
-            output.close_videos(runner.unfinished_files)
+            runner.attempt(args.output, output.close_videos, runner.unfinished_files)
+        runner.attempt(args.output, output.close_videos, ())
         runner.attempt(predict.grid, output.write_sheets, runner.sheets())
     for line in runner.warnings():
         print(printable(f"warning: {line}"), file=sys.stderr)

@@ -78,13 +78,18 @@ class VideoFrames:
             self._writer.release()
 
     def check(self) -> None:
-        """Raise UserError if the closed file has fewer frames than were added: OpenCV does not report a full disk."""
+        """Raise UserError if the closed file has fewer frames than were added.
+
+        OpenCV does not report a full disk, nor an encoder that writes nothing, as VP8 of 4 x 4 pixels.
+        """
         with no_stderr():
             video = cv2.VideoCapture(str(self._temporary), cv2.CAP_FFMPEG)
             frames = int(video.get(cv2.CAP_PROP_FRAME_COUNT)) if video.isOpened() else 0
             video.release()
         if frames < self.count:
-            raise UserError(f"{self.path}: {frames} of {self.count} frames could be written; is the disk full?")
+            size = "" if self._last is None else f" of {self._last.shape[1]} x {self._last.shape[0]} pixels"
+            written = f"{max(frames, 0)} of {self.count} frames{size} could be written"
+            raise UserError(f"{self.path}: {written}; is the disk full, or are they too small for the encoder?")
 
 
 @contextmanager

@@ -199,3 +199,18 @@ def test_a_video_is_there_before_the_next_is_done(toys, tmp_path, monkeypatch):
     assert not opened
     for name in sizes:
         assert levels(read_video(tmp_path / f"out/{name}.image.webm")[0]) == list(range(5))
+
+
+def test_a_video_that_cannot_be_written_costs_itself_alone(toys, tmp_path, capsys):
+    """VP8 of 4 x 4 pixels at this rate has less than 1 kbit/s, of which the encoder makes no frames."""
+    for name in ("a", "z"):  # one is closed as soon as the next file is read, the other at the end
+        write_video(tmp_path / f"{name}.avi", 3, (4, 4), codec="mp4v")
+    cv2.imwrite(str(tmp_path / "b.png"), np.full((6, 9, 3), 50, np.uint8))
+    files = [str(tmp_path / name) for name in ("a.avi", "b.png", "z.avi")]
+    assert run(main, [*toys, *files, "--batch-size", "3", "--output", str(tmp_path / "out")]) == 1
+    out = tmp_path / "out"
+    assert sorted(path.name for path in out.glob("*.image.*")) == ["b.image.png"]
+    said = capsys.readouterr().err
+    for name in ("a", "z"):
+        assert f"skipped: {out}/{name}.image.webm: 0 of 3 frames of 4 x 4 pixels could be written; is the disk" in said
+    assert "error: 2 of the inputs could not be used (see above); the others are done" in said
