@@ -60,7 +60,9 @@ class TimmBackbone(nn.Module):
         elif self.pretrained:
             try:
                 published = _create(self.name, self.options, pretrained=True, out_indices=(self.place,))
-            except (OSError, ValueError) as error:
+            except UserError:
+                raise
+            except Exception as error:  # an interrupted download raises an error of the hub's HTTP client
                 raise UserError(f"{error}; leave `pretrained` out to train from scratch") from error
             self.model.load_state_dict(published.state_dict())
 

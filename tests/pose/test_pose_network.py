@@ -336,7 +336,12 @@ class Patches(nn.Module):
 def test_timm_backbone(output_fmt, tmp_path, monkeypatch):
     calls, created = [], []
 
+    class CutOffError(Exception):
+        """Of an HTTP client: no OSError."""
+
     def create_model(name, pretrained, features_only, **options):
+        if name == "far" and pretrained:
+            raise CutOffError("peer closed connection")
         calls.append((name, pretrained, features_only, options))
         created.append(Patches(output_fmt=output_fmt, **options))
         return created[-1]
@@ -356,6 +361,9 @@ def test_timm_backbone(output_fmt, tmp_path, monkeypatch):
     for height, width in ((65, 65), (193, 97)):
         cells = ((height - 1) // 8 + 1, (width - 1) // 8 + 1)
         assert built(torch.randn(1, 3, height, width))["cif"].shape == (1, 17, 5, *cells)
+    far = PoseNetwork(backbone={**backbone, "model": "far"}, heads=COCO_HEADS)
+    with pytest.raises(UserError, match="peer closed connection; leave `pretrained` out to train from scratch"):
+        far.load_pretrained()
     own = {name: torch.rand_like(tensor) for name, tensor in created[-1].state_dict().items()}
     path, calls[:] = tmp_path / "w.safetensors", []
     save_file({**own, "classifier.weight": torch.zeros(5, 10)}, path)
