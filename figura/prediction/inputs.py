@@ -131,10 +131,11 @@ def find_files(
     sources: dict[Path, tuple[Path, Path]] = {}  # resolved path -> (path as written, its base folder)
     faults = []
     for text in arguments:
-        path = Path(text)
+        path, excluded = Path(text), False
         if os.path.isdir(text):  # `path.is_dir` raises OSError for long names
             others = Counter[str]()
-            found = [] if _within(path, results) else picture_files(path, others, results)
+            excluded = _within(path, results)
+            found = [] if excluded else picture_files(path, others, results)
             files = [(path / file, path) for file in found]
             if left_out is not None and files:
                 left_out += others
@@ -144,14 +145,15 @@ def find_files(
             files, fault = [(path, path.parent)], ""
         else:
             names = [] if "\0" in text else glob.glob(text, recursive=True)  # it raises ValueError for this
-            matches = map(Path, sorted(names))
-            files = [(one, _fixed(text)) for one in matches if os.path.isfile(one) and not _within(one, results)]
+            matches = [Path(name) for name in sorted(names) if os.path.isfile(name)]
+            files = [(one, _fixed(text)) for one in matches if not _within(one, results)]
+            excluded = bool(matches)
             fault = "no such file or folder, and no file matches it as a pattern"
             if os.path.isfile(archive := f"{text.rstrip('/')}.zip"):
                 fault = f"no such folder; its pictures are in {archive}: unzip it"
         if not files:
-            results_there = results is not None and results.exists()
-            faults.append(f"{text}: {fault}" + (f", but for results below {results}" if results_there else ""))
+            fault = f"its files are in {results}, where the results go; name another output" if excluded else fault
+            faults.append(f"{text}: {fault}")
         for one, folder in files:
             sources.setdefault(_resolved(one), (one, folder))
     if faults:

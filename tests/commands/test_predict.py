@@ -96,10 +96,17 @@ def test_a_name_that_is_taken(toys, tmp_path, capsys):
 
 def test_results_of_an_earlier_run_are_no_input(toys, tmp_path, capsys):
     paint(tmp_path / "in/a.png", 50)
-    for photos, status in (("in", 0), ("in", 0), ("in/out", 1)):
-        assert run(main, [*toys, str(tmp_path / photos), "--output", str(tmp_path / "in/out")]) == status
+    for photos, said in (
+        ("in", ""),
+        ("in", ""),
+        ("in/out", "in/out: its files are in"),
+        ("in/out/*.png", "in/out/*.png: its files are in"),
+        ("in/b.png", "in/b.png: no such file or folder, and no file matches it as a pattern\n"),
+    ):
+        words = [str(tmp_path / photos), "--output", str(tmp_path / "in/out")]
+        assert run(main, [*toys, *words]) == (1 if said else 0)
         assert names(tmp_path / "in/out") == {"a.image.png"}
-    assert "no images" in capsys.readouterr().err
+        assert said in capsys.readouterr().err
 
 
 def test_frames_of_a_video(tmp_path, capsys):
