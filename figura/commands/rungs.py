@@ -130,7 +130,12 @@ def standings(
 
     Which setting is the best is seen in the same figures. So the confidence is that of all pairs of settings at once
     (Bonferroni): equal settings are called different in at most 1 - confidence of the races.
+
+    Raises:
+        UserError: a single group of examples judges them.
     """
+    if any(one.groups < 2 for seeds in estimates.values() for one in seeds):
+        raise UserError("a single example, or group of them, judges the settings; a race needs several")
     pairs = math.comb(len(estimates), 2)
     bootstrap = PairedBootstrap(bootstrap.samples, 1 - (1 - bootstrap.confidence) / pairs, bootstrap.seed)
     spread = spread_of([[one["value"] for one in seeds] for seeds in estimates.values()])

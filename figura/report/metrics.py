@@ -13,9 +13,8 @@ from figura.dump import Dump
 from figura.recipe.schema import ERROR_KEY, Recipe
 from figura.recipe.types import PICTURE, SCORE, build
 from figura.report.interfaces import NotApplicableError, Picture, Score
-from figura.report.resampling import PairedBootstrap, PairedEstimate
+from figura.report.resampling import LEAST_GROUPS, PairedBootstrap, PairedEstimate
 from figura.report.sheets import finish
-from figura.report.verdicts import LEAST_GROUPS
 
 Metrics = dict[str, dict[str, Any]]
 """Score -> metric -> number or `{value, low, high}`."""

@@ -24,6 +24,8 @@ from figura.report.interfaces import Bootstrap, Estimate, Values
 from figura.report.intervals import leave_out
 
 Direction = Literal["lower", "higher"]
+LEAST_GROUPS = 6
+"""With fewer pairs, not even a sign test of pairs that all agree reaches 95 % (2 / 2^6 = 0.03)."""
 
 
 class PairedEstimate(Estimate):
@@ -120,6 +122,7 @@ class Effect:
         low, high: the interval over images, of the difference between these trainings.
         probability: the share of resamples in which the second is better; ties count half.
         seeds: the interval over images and seeds; None if no setting has two seeds.
+        groups: of examples that were judged.
     """
 
     first: float
@@ -130,11 +133,12 @@ class Effect:
     probability: float
     seeds: tuple[float, float] | None
     better: Direction
+    groups: int
 
     @property
     def beyond_images(self) -> bool:
-        """Whether the interval over images leaves 0 out."""
-        return not self.low <= 0 <= self.high
+        """Whether the interval over images leaves 0 out; never with fewer than `LEAST_GROUPS`."""
+        return self.groups >= LEAST_GROUPS and not self.low <= 0 <= self.high
 
     @property
     def beyond_seeds(self) -> bool:
@@ -174,6 +178,7 @@ def effect_of(
         probability=float((gains > 0).mean() + 0.5 * (gains == 0).mean()),
         seeds=wide,
         better=better,
+        groups=both.groups,
     )
 
 

@@ -12,9 +12,6 @@ from figura.report.curves import losses_of
 from figura.report.interfaces import Estimate
 from figura.report.intervals import Floats
 
-LEAST_GROUPS = 6
-"""With fewer pairs, not even a sign test of pairs that all agree reaches 95 % (2 / 2^6 = 0.03)."""
-
 RISE, FALL = 0.02, 0.1
 """Shares of a loss's whole fall: a rise of validation, and a fall in the last quarter of training, that count."""
 

@@ -134,6 +134,14 @@ def test_false_positives_with_seeds_and_images_are_no_more_than_allowed():
     assert seeds <= 20  # 0.05 of 200 and three standard errors
 
 
+@pytest.mark.parametrize(("groups", "real"), [(1, False), (5, False), (6, True)])
+def test_few_groups_that_all_agree_show_no_difference(groups, real):
+    """Signs of 5 fair coins agree in 1 of 16 tries, more than the 5 % allowed; a single one always does."""
+    bootstrap, (one, other) = means(np.arange(12.0), np.arange(12.0) + 1, groups=np.arange(12) % groups)
+    effect = effect_of([one], [other], "higher", Spread(1e-9, 4), bootstrap)
+    assert (effect.beyond_images, effect.beyond_seeds) == (real, real)
+
+
 def revision(name, seed, **made_of):
     return Revision(name, Path(), seed, made_of, {})
 
@@ -260,6 +268,13 @@ def test_one_seed_a_side_says_what_is_not_known(repository, capsys):
     assert "comment: code; seed 1" in same
     assert same.splitlines()[-1] == "comment and seed1: no difference beyond these images"
     assert compared(capsys, "comment", "workspace").splitlines()[-1] == "no difference: there is one training"
+
+
+def test_a_metric_of_one_group_of_images_is_named(repository, capsys):
+    Path("params.yaml").write_text(to_yaml(toy.changed({"metrics.scores.losses.groups": "dataset"}, RECIPE)))
+    out = compared(capsys, "seed1", "worse1")
+    assert "distance: independent examples, or groups of them: 1; with fewer than 6, no difference counts" in out
+    assert "worse1 differs from seed1 on these images: psnr is worse by" in out.splitlines()[-1]
 
 
 def test_a_project_below_the_folder_of_git(tmp_path, monkeypatch, capsys):

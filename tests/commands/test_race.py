@@ -66,6 +66,12 @@ def test_a_difference_below_the_margin_stops_nothing():
         assert stops == {0.1: True, 0.15: False}
 
 
+def test_one_example_stops_nobody():
+    one = {name: [BOOTSTRAP.estimate(np.array([value]))] for name, value in (("best", 1.0), ("other", 1.2))}
+    with pytest.raises(UserError, match="a single example, or group of them, judges the settings"):
+        standings(one, "lower", BOOTSTRAP, 0.1)
+
+
 def test_intervals_hold_for_all_pairs_of_settings_at_once():
     """With six settings there are 15 pairs, and Student's t of 1 - 0.05 / 15 with 6 degrees of freedom is 4.698."""
     found = standings(estimates(**{str(n): [n - 0.1, n + 0.1] for n in range(6)}), "lower", BOOTSTRAP, 0.0)

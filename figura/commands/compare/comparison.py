@@ -16,7 +16,15 @@ from figura.recipe.load import load_recipe
 from figura.recipe.schema import Headline, Recipe
 from figura.report.interfaces import NotApplicableError
 from figura.report.metrics import build_scores, flattened
-from figura.report.resampling import Effect, PairedBootstrap, PairedEstimate, Spread, effect_of, spread_of
+from figura.report.resampling import (
+    LEAST_GROUPS,
+    Effect,
+    PairedBootstrap,
+    PairedEstimate,
+    Spread,
+    effect_of,
+    spread_of,
+)
 
 Estimates = dict[str, dict[str, PairedEstimate]]
 """By headline, then by revision."""
@@ -174,7 +182,8 @@ def compare_revisions(files: Sequence[Files], recipe_name: str, path: Path, scra
 def estimate(recipe: Recipe, dumps: Mapping[str, Dump], bootstrap: PairedBootstrap) -> tuple[Estimates, list[str]]:
     """Compute the headlines of `metrics.summary` from dumps with the same rows, by revision.
 
-    A headline that does not apply to the data, or has no interval, is left out with a line.
+    A headline that does not apply to the data, or has no interval, is left out with a line. One of few groups of
+    examples gets a line, too.
 
     Raises:
         UserError: a score has no such metric, or judged other groups in another dump.
@@ -200,6 +209,9 @@ def estimate(recipe: Recipe, dumps: Mapping[str, Dump], bootstrap: PairedBootstr
             continue
         _check_groups(name, resampled)
         estimates[name] = resampled
+        if (groups := next(iter(resampled.values())).groups) < LEAST_GROUPS:
+            judged = f"{name}: independent examples, or groups of them: {groups}"
+            lines.append(f"{judged}; with fewer than {LEAST_GROUPS}, no difference counts as real")
     if not estimates:
         raise UserError("\n".join([f"{recipe.path}: metrics.summary: nothing to compare", *lines]))
     return estimates, lines
