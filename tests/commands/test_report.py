@@ -126,6 +126,16 @@ def test_a_try_is_marked_and_a_recipe_without_results_says_what_is_missing(proje
     assert "plots/judged/pictures: no pictures; run `dvc repro`" in text
 
 
+def test_settings_without_a_model_are_called_those_of_the_file(project: Path) -> None:
+    main(["--recipe", "toy"])
+    assert "recipe: toy.yaml, as it is now: no trained model is here" in (project / "report.html").read_text()
+    write("runs/toy/model/recipe.yaml", RECIPE.replace("steps: 120", "steps: 60"))
+    main(["--recipe", "toy"])
+    page = (project / "report.html").read_text()
+    assert "as it is now" not in page
+    assert "training: 60 iterations" in page
+
+
 def test_a_recipe_that_extends_another_is_shown_before_it_is_trained(project: Path) -> None:
     main(["--recipe", "toy"])
     before = (project / "report.html").read_text()

@@ -115,8 +115,12 @@ def _headlines(entry: Entry) -> Iterator[Block]:
 
 def _trained(entry: Entry) -> dict[str, Any]:
     """Return the recipe as it was trained, or if nothing was, the params file."""
-    model = Path("runs") / entry.name / "model/recipe.yaml"
+    model = _recipe_of_model(entry)
     return read_yaml(model) if model.is_file() else read_recipe(entry.path)
+
+
+def _recipe_of_model(entry: Entry) -> Path:
+    return Path("runs") / entry.name / "model/recipe.yaml"
 
 
 def _settings(entry: Entry) -> Iterator[Block]:
@@ -128,9 +132,11 @@ def _settings(entry: Entry) -> Iterator[Block]:
     precision = {"no": "float32"}.get(str(train.get("precision")), str(train.get("precision")))
     batch = recipe.get("data", {}).get("batch_size")
     built = ", ".join(f"{name} ({one['type']})" for name, one in networks.items())
+    # while a training runs, the figures are still those of the one before
+    now = "" if _recipe_of_model(entry).is_file() else ", as it is now: no trained model is here"
     yield Lines(
         [
-            f"recipe: {entry.path}",
+            f"recipe: {entry.path}{now}",
             f"data: {entry.data}",
             f"networks: {built}",
             f"training: {length}, batches of {batch}, {precision}, seed {recipe.get('seed')}",
