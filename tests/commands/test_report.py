@@ -126,6 +126,18 @@ def test_a_try_is_marked_and_a_recipe_without_results_says_what_is_missing(proje
     assert "plots/judged/pictures: no pictures; run `dvc repro`" in text
 
 
+def test_a_recipe_with_an_empty_section_leaves_out_its_part_alone(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write("toy.yaml", RECIPE.replace("{net: {type: toy.Net}}", ""))
+    write("metrics/full/toy.json", "[1]")
+    main(["--recipe", "toy"])
+    assert "toy: left out: toy.yaml, or a file of its results, has another form: " in capsys.readouterr().out
+    text = text_of((project / "report.html").read_text())
+    assert "21.12" in text
+    assert "kl toy.KL" in " ".join(text.split())
+
+
 def test_settings_without_a_model_are_called_those_of_the_file(project: Path) -> None:
     main(["--recipe", "toy"])
     assert "recipe: toy.yaml, as it is now: no trained model is here" in (project / "report.html").read_text()

@@ -66,8 +66,13 @@ def recipe_blocks(entry: Entry) -> list[Block]:
         try:
             blocks += part(entry)
         except UserError as error:
-            warning = Text(f"left out: {error}", "warning")
-            blocks += [] if warning in blocks else [warning]
+            said = str(error)
+        except (LookupError, TypeError, AttributeError) as error:  # a recipe that is being edited
+            said = f"{entry.path}, or a file of its results, has another form: {error!r}; `figura check` says more"
+        else:
+            continue
+        warning = Text(f"left out: {said}", "warning")
+        blocks += [] if warning in blocks else [warning]
     return blocks
 
 
