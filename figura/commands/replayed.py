@@ -66,7 +66,10 @@ def replayed(content: dict[str, Any], live: Path, step: int) -> tuple[list[str],
         start = _bring(trainer, live.parent, step - 1)
         epoch, index = divmod(trainer.iteration, trainer.batches_per_epoch)
         watch = Watch(trainer)
-        trainer.loss_log.add(step, watch.run(next(_batches(trainer)), index))
+        reports = watch.run(next(_batches(trainer)), index)
+        if not reports:
+            raise UserError(f"--step {step}: no step of the recipe runs in this iteration")
+        trainer.loss_log.add(step, reports)
         trainer.loss_log.flush()
         again = _losses(trainer.loss_log.path)
         before = _without_means(_losses(live / "losses.csv"), recipe.train.record_every)

@@ -252,6 +252,9 @@ def test_every_loss_is_computed_again_bit_for_bit(changes, tmp_path):
     assert len([line for line in lines if " equal " in line]) == 2
     with pytest.raises(UserError, match=r"--step 13: the training has 1\d iterations"):
         replay(tmp_path, 13, live)
+    if ran == 4:
+        with pytest.raises(UserError, match="--step 2: no step of the recipe runs in this iteration"):
+            replay(tmp_path, 2)
 
 
 def test_it_goes_on_from_a_state_that_trainings_share(tmp_path, monkeypatch):
