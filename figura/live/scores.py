@@ -107,6 +107,8 @@ class OnlineScores(Listener):
                         metrics |= flattened(compute_metrics(self.recipe, dump, {name: score}, self._say_once))
                     except UserError as error:
                         self._warn(iteration, error)
+                    except Exception as error:  # noqa: BLE001  # users' scores may raise anything
+                        self._warn(iteration, f"metrics.scores.{name}: {error!r}")
                 self._clear()
         except (UserError, OSError) as error:
             self._warn(iteration, error)
@@ -118,7 +120,7 @@ class OnlineScores(Listener):
             self.said.add(line)
             self.reporter.say(line)
 
-    def _warn(self, iteration: int, error: Exception) -> None:
+    def _warn(self, iteration: int, error: Exception | str) -> None:
         self.reporter.say(f"warning: runtime.scores at step {iteration}: {error}")
 
     def _dump(self) -> None:

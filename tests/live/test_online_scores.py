@@ -37,6 +37,7 @@ CHANGES = {
         "distance": {"type": "toy.Mean", "column": "loss.distance"},
         "broken": {"type": "test_online_scores.Broken", "mode": "plain"},
         "absent": {"type": "test_online_scores.Absent", "mode": "plain"},
+        "faulty": {"type": "test_online_scores.Faulty", "mode": "plain"},
     },
 }
 ALL = ["deviation", "baseline", "distance"]
@@ -61,6 +62,11 @@ class Broken(Score):
 
     def __call__(self, dump, bootstrap):
         raise UserError("there is nothing to judge")
+
+
+class Faulty(Broken):
+    def __call__(self, dump, bootstrap):
+        return {"share": 0 / 0}
 
 
 class Absent(Score):
@@ -116,8 +122,10 @@ def test_test_data_are_not_looked_at(tmp_path):
 
 def test_figures_are_those_of_eval_dump_and_metrics(run, capsys):
     """Of the averaged weights; the last row is what the stages say of the written ones. One that fails is a warning."""
-    trainer = trained(run, [*ALL, "broken"], limit=None)
-    assert "there is nothing to judge" in capsys.readouterr().out
+    trainer = trained(run, [*ALL, "broken", "faulty"], limit=None)
+    said = capsys.readouterr().out
+    assert "there is nothing to judge" in said
+    assert "warning: runtime.scores at step 5: metrics.scores.faulty: ZeroDivisionError('division by zero')" in said
     recipe, networks = load_trained(run / "model", trainer.recipe)
     write_dump(recipe, networks, run / "dump")
     content = recipe.model_copy(update={"metrics": recipe.metrics.model_copy(update={"scores": {
