@@ -44,7 +44,12 @@ def main(arguments: list[str]) -> None:
     reported = [one for one in chosen if one.name in stale]
     for instance in reported:
         print(printable("\n".join(lines(instance, stale[instance.name], lock, known))))
-    if not reported:
+    names = {one.name for one in known}
+    # those of other files, `a/dvc.yaml:b` and `a.dvc`, are not run
+    others = [one for one in stale if not asked and one not in names and ":" not in one and one[-4:] != ".dvc"]
+    for name in others:  # of a form that `instances` skips
+        print(printable(f"{name} would run: `dvc status {name}` says why"))
+    if not reported and not others:
         print("nothing would run" if not asked else f"{', '.join(asked)}: would not run")
     for name, accepted in acceptances(lock).items():
         if name not in stale and any(one.name == name for one in chosen):

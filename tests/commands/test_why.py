@@ -54,6 +54,16 @@ def test_below_the_root_it_is_named(
     assert capsys.readouterr().err == f"error: {project}/models/dvc.yaml: no such file; go to {project}\n"
 
 
+def test_a_stage_that_only_dvc_can_read_is_named(
+    project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (project / "dvc.yaml").write_text("stages: {own: {matrix: {a: [1]}, cmd: 'echo ${item.a}'}}\n")
+    stale = {"own@1": ["changed command"], "stages/dvc.yaml:code": ["always changed"], "raw.dvc": []}
+    monkeypatch.setattr("figura.commands.why.status", lambda _: stale)
+    assert run(main, []) == 0
+    assert capsys.readouterr().out == "own@1 would run: `dvc status own@1` says why\n"
+
+
 def test_what_accepting_takes_is_that_of_the_parts_it_compares(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of 1000 iterations of half a second, 20 each: the first, the last, and those at 500, where two things begin."""
     monkeypatch.chdir(tmp_path)
