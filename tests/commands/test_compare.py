@@ -300,6 +300,17 @@ def test_the_sheet_shows_what_changed_most(repository, tmp_path):
     assert brightness[2] - brightness[0] == pytest.approx(127.5 * (SHIFT[7] + 0.38), abs=3)
 
 
+def test_an_output_that_one_dump_lacks_is_not_drawn(repository, tmp_path):
+    result = compare_revisions([Files("seed1"), Files("worse1")], "toy", Path("params.yaml"), tmp_path / "scratch")
+    first, second = (result.dumps[name].table for name in ("seed1", "worse1"))
+    first["file.more"] = first["file.image"]
+    draw_changed(result, "distance", 2, Path("s.png"))
+    assert cv2.imread("s.png").shape[1] == 2 * 194  # `image` of both
+    second["file.image"] = None
+    with pytest.raises(UserError, match="no example of mode 'plain' has image in all dumps"):
+        draw_changed(result, "distance", 2, Path("s.png"))
+
+
 def refused(*arguments):
     with pytest.raises(UserError) as error:
         main([*arguments, "--recipe", "toy"])

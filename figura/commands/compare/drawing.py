@@ -72,9 +72,11 @@ def draw_changed(result: RevisionComparison, headline: str, count: int, path: Pa
     shown = [rows[side.revisions[0].name] for side in sides]
     values = [_mean_values([estimates[one.name] for one in side.revisions], shown[0], headline) for side in sides]
     change = np.max([np.abs(one - values[0]) for one in values[1:]], axis=0)
-    inputs, outputs = _images(shown[0], score)
+    inputs, outputs = _images(shown, score)
     places = [int(place) for place in np.argsort(-change, kind="stable")]
     places = [p for p in places if all(isinstance(r.table[f"file.{o}"].iloc[p], str) for r in shown for o in outputs)]
+    if not places:
+        raise UserError(f"no example of mode {mode!r} has {' and '.join(outputs)} in all dumps")
     what = headline if estimates[sides[0].revisions[0].name].examples is not None else f"part in {headline}"
     cells, labels = [], []
     for place in places[:count]:
@@ -104,8 +106,12 @@ def _mean_values(seeds: Sequence[PairedEstimate], rows: Dump, headline: str) -> 
     return np.asarray(np.mean(parts, axis=0))
 
 
-def _images(rows: Dump, score: Declaration) -> tuple[list[str], list[str]]:
-    """Return the names of inputs and of outputs that are images: those the score reads, or all outputs of its mode."""
+def _images(shown: Sequence[Dump], score: Declaration) -> tuple[list[str], list[str]]:
+    """Return the names of inputs and of outputs that are images: those the score reads, or all outputs of its mode.
+
+    Outputs are those that all dumps have.
+    """
+    rows = shown[0]
     files = {
         str(column).removeprefix("file."): str(rows.table[column].dropna().iloc[0])
         for column in rows.table
@@ -116,6 +122,7 @@ def _images(rows: Dump, score: Declaration) -> tuple[list[str], list[str]]:
     inputs = [name for name in read if images[name].startswith("inputs/")]
     outputs = [name for name in read if name not in inputs]
     outputs = outputs or [name for name, path in images.items() if not path.startswith("inputs/")]
+    outputs = [name for name in outputs if all(f"file.{name}" in one.table for one in shown)]
     if not outputs:
-        raise UserError(f"the dump has no images of mode {rows.part!r}; `save` them in `evaluate.modes`")
+        raise UserError(f"the dumps have no images of mode {rows.part!r}; `save` them in `evaluate.modes`")
     return inputs, outputs
