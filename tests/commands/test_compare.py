@@ -18,7 +18,7 @@ from scipy import stats
 from figura.base.errors import UserError
 from figura.base.yaml12 import to_yaml
 from figura.commands.compare.command import main
-from figura.commands.compare.comparison import compare_revisions
+from figura.commands.compare.comparison import compare_revisions, estimate
 from figura.commands.compare.drawing import draw_changed
 from figura.commands.compare.matching import check_inputs, matched
 from figura.dump import Dump, write_value
@@ -275,6 +275,19 @@ def test_a_metric_of_one_group_of_images_is_named(repository, capsys):
     out = compared(capsys, "seed1", "worse1")
     assert "distance: independent examples, or groups of them: 1; with fewer than 6, no difference counts" in out
     assert "worse1 differs from seed1 on these images: psnr is worse by" in out.splitlines()[-1]
+
+
+def test_a_metric_that_is_not_finite_is_left_out(monkeypatch):
+    """NaN is beyond every interval."""
+    bootstrap = PairedBootstrap(50, 0.95, 5)
+    scores = {
+        "losses": lambda dump, _: {"distance": bootstrap.estimate(np.full(9, dump))},
+        "pixels": lambda dump, _: {"psnr": bootstrap.estimate(np.arange(9.0))},
+    }
+    monkeypatch.setattr("figura.commands.compare.comparison.build_scores", lambda _: scores)
+    found, lines = estimate(toy.checked({}, RECIPE), {"one": 1.0, "other": np.nan}, bootstrap)
+    assert list(found) == ["psnr"]
+    assert lines == ["metrics.summary.distance: left out: losses.distance is not finite in other"]
 
 
 def test_a_project_below_the_folder_of_git(tmp_path, monkeypatch, capsys):

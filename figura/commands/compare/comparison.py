@@ -182,7 +182,7 @@ def compare_revisions(files: Sequence[Files], recipe_name: str, path: Path, scra
 def estimate(recipe: Recipe, dumps: Mapping[str, Dump], bootstrap: PairedBootstrap) -> tuple[Estimates, list[str]]:
     """Compute the headlines of `metrics.summary` from dumps with the same rows, by revision.
 
-    A headline that does not apply to the data, or has no interval, is left out with a line. One of few groups of
+    A headline that does not apply to the data, has no interval or is not finite, is left out with a line. One of few groups of
     examples gets a line, too.
 
     Raises:
@@ -206,6 +206,9 @@ def estimate(recipe: Recipe, dumps: Mapping[str, Dump], bootstrap: PairedBootstr
         resampled = {revision: one for revision, one in values.items() if isinstance(one, PairedEstimate)}
         if len(resampled) < len(values):
             lines.append(f"metrics.summary.{name}: left out: {headline.metric} has no interval")
+            continue
+        if broken := [revision for revision, one in resampled.items() if not math.isfinite(one["value"])]:
+            lines.append(f"metrics.summary.{name}: left out: {headline.metric} is not finite in {', '.join(broken)}")
             continue
         _check_groups(name, resampled)
         estimates[name] = resampled
