@@ -56,12 +56,7 @@ EDITS: dict[str, Callable[[str], str]] = {
 def main(argv: list[str] | None = None) -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(prog="python -m bench.stale_stages", description=__doc__.splitlines()[0])
-    parser.add_argument(
-        "files",
-        nargs="*",
-        default=FILES,
-        help="files of the project; default: 20 edits, and some",
-    )
+    parser.add_argument("files", nargs="*", default=FILES, help="files of the project; default: 20 edits, and some")
     files = parser.parse_args(argv).files
     with tempfile.TemporaryDirectory() as folder:
         clone = Path(folder) / "clone"

@@ -72,9 +72,7 @@ PUBLISHED = {
         " networks.generator.features=8 networks.generator.blocks=1 networks.generator.growth=4",
     ),
     "pose": published(
-        "openpifpaf_shufflenetv2k16",
-        "",
-        "data.common.side=97 data.batch_size=2 networks.network.backbone.name=small",
+        "openpifpaf_shufflenetv2k16", "", "data.common.side=97 data.batch_size=2 networks.network.backbone.name=small"
     ),
 }
 DEFAULTS = {

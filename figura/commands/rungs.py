@@ -14,15 +14,7 @@ from figura.engine.build import on_split_of
 from figura.pipeline.calls import crossed
 from figura.pipeline.revisions import SEED, Files
 from figura.recipe.schema import Recipe
-from figura.report.resampling import (
-    Direction,
-    Effect,
-    PairedBootstrap,
-    PairedEstimate,
-    Spread,
-    effect_of,
-    spread_of,
-)
+from figura.report.resampling import Direction, Effect, PairedBootstrap, PairedEstimate, Spread, effect_of, spread_of
 
 Settings = dict[str, dict[str, list[str]]]
 """By what `-S` changes apart from the seed (`losses.KL.weight=2`): the overrides of each seed's experiment, by name."""

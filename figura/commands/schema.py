@@ -68,10 +68,7 @@ SECTIONS = ("StepEntry", "Train", "Evaluate", "Mode", "Grid", "Average", "Predic
 """The other definitions that may extend others."""
 TIMES = ("after", "before", "evaluate_every", "record_every")
 """Keys of iterations that may be shares of a training."""
-EXTENDS = {
-    "type": "string",
-    "description": "what has the other keys: a name beside it, or a dotted key",
-}
+EXTENDS = {"type": "string", "description": "what has the other keys: a name beside it, or a dotted key"}
 DEFINITIONS = "#/definitions/"
 Json = dict[str, Any]
 Arguments = dict[str, tuple[inspect.Parameter, Any]]

@@ -20,17 +20,7 @@ from torch import Tensor
 from figura.base.archive_writer import ArchiveWriter
 from figura.base.checksums import SUMS, sum_lines
 from figura.base.distributed import raise_on_all_ranks
-from figura.dump import (
-    EXAMPLES,
-    GrowingFile,
-    RecordsFile,
-    Table,
-    archive_of,
-    converted,
-    encoded,
-    write_file,
-    writing,
-)
+from figura.dump import EXAMPLES, GrowingFile, RecordsFile, Table, archive_of, converted, encoded, write_file, writing
 
 Turn = tuple[int, int]  # (0, index) for a batch; (1, index) for a row of the first grid, (2, index) of the second, ...
 Entry = tuple[str, Any]

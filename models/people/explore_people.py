@@ -13,15 +13,7 @@ from figura.commands.explore.widgets import Latest, Picture, computed
 from figura.recipe.schema import Recipe
 from figura.report.sheets import as_pixels
 
-from .explore_person_drawer import (
-    Joints,
-    PeopleTrial,
-    nearest_joint,
-    people_trial,
-    ring_svg,
-    with_joint,
-    without_joint,
-)
+from .explore_person_drawer import Joints, PeopleTrial, nearest_joint, people_trial, ring_svg, with_joint, without_joint
 from .pairs import PersonPairs
 
 REACH = 1 / 12

@@ -12,14 +12,7 @@ from figura.base.errors import UserError
 from figura.base.modes import evaluating
 from figura.base.pictures import Pixels, shrunk
 from figura.base.seeding import generator, random_kept, seed_here
-from figura.commands.explore.trying import (
-    cached,
-    computing,
-    pose_recipe,
-    predictor,
-    result_of,
-    validation_dataset,
-)
+from figura.commands.explore.trying import cached, computing, pose_recipe, predictor, result_of, validation_dataset
 from figura.engine.data import collated
 from figura.engine.inference import named_injectors, run_injectors
 from figura.engine.weights import to_device

@@ -9,15 +9,7 @@ from numpy.typing import NDArray
 from figura.interfaces import Example
 from figura.show.drawing import ExampleDrawing
 
-from .decode.field_images import (
-    Floats,
-    Pixels,
-    cells_of,
-    enlarged,
-    picture_of,
-    target_field,
-    vectors_picture,
-)
+from .decode.field_images import Floats, Pixels, cells_of, enlarged, picture_of, target_field, vectors_picture
 from .decode.overlays import OverlayStyle, overlay, zoom_of
 from .scenes import Scenes
 

@@ -19,15 +19,7 @@ from figura.recipe.types import checked_call
 
 from ..images.augmentation import augment
 from ..images.augmentation_settings import Chance, InputTransforms, Limits, PairAugmentation, Section, Transforms
-from .affine import (
-    MEAN_COLOUR,
-    Geometry,
-    Placement,
-    fit_to_multiple,
-    fitted,
-    random_padding_colour,
-    random_placement,
-)
+from .affine import MEAN_COLOUR, Geometry, Placement, fit_to_multiple, fitted, random_padding_colour, random_placement
 from .annotations import Annotations
 from .argument_types import Count, Deviations, Side, categories_from, skeleton_of
 from .encoders import Caf, Cif, CifDet

@@ -12,16 +12,7 @@ from numpy.typing import NDArray
 from ..images import photometry
 from ..images.augmentation import compressed, drawn, with_noise
 from ..images.photometry import Image
-from .degradation_settings import (
-    Blur,
-    Degradation,
-    Resize,
-    Round,
-    Shape,
-    Share,
-    Sharpening,
-    Sinc,
-)
+from .degradation_settings import Blur, Degradation, Resize, Round, Shape, Share, Sharpening, Sinc
 from .resampling import resample
 
 SINC_RADIUS = 10  # pixels: the published kernels are 21 wide

@@ -281,11 +281,7 @@ def test_a_malformed_file_of_tolerances_is_refused(text, said, capsys):
         (lambda: Path("dvc.lock").unlink(), [], "dvc.lock: no such file; `dvc repro` writes it"),
         (lambda: Path("dvc.lock").write_text("<<<<<<< HEAD"), [], "dvc.lock' validation failed"),
         (lambda: write("[1]"), [], "metrics/full/toy.json: found str, expected a map"),
-        (
-            lambda: write({"try": METRICS}),
-            [],
-            "metrics of a try, which no result is compared with",
-        ),
+        (lambda: write({"try": METRICS}), [], "metrics of a try, which no result is compared with"),
         (lambda: Path("metrics/full/toy.json").write_text('{"a": '), [], "metrics/full/toy.json: not valid JSON"),
         (lambda: Path("metrics/full/toy.json").write_bytes(b"\xff"), [], "byte 0 is no UTF-8"),
     ],

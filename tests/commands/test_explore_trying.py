@@ -25,13 +25,7 @@ from figura.prediction.result import Box, Person
 from figura.recipe.schema import Recipe
 from models.images.explore_label_maps import label_translator, painted, palette_of
 from models.images.pairs import ImagePairs
-from models.people.explore_person_drawer import (
-    best_person,
-    nearest_joint,
-    people_trial,
-    with_joint,
-    without_joint,
-)
+from models.people.explore_person_drawer import best_person, nearest_joint, people_trial, with_joint, without_joint
 from models.people.pairs import PersonPairs
 
 

@@ -4,12 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from models.images.differentiable_augmentation import (
-    DifferentiableAugmentation,
-    cut_out,
-    recolored,
-    translated,
-)
+from models.images.differentiable_augmentation import DifferentiableAugmentation, cut_out, recolored, translated
 
 NAMES = {"x": "x_seen", "y": "y_seen"}
 

@@ -208,10 +208,7 @@ def test_folders_of_pairs_may_lie_in_each_other():
         write_picture(f"raw/all/val/more/{number}.png", number)
     write_params("paired", train="all", validation="./all//val/more")
     assert run(main, ["mine"]) == 0
-    assert {split: len(content(PREPARED / split)) for split in splits_of(PREPARED)} == {
-        "train": 2,
-        "validation": 2,
-    }
+    assert {split: len(content(PREPARED / split)) for split in splits_of(PREPARED)} == {"train": 2, "validation": 2}
 
 
 # --- data/raw/README.md ---

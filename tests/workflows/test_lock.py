@@ -17,17 +17,7 @@ from pipeline.project import ENVIRONMENT
 from workflows.workflow import ROOT, stand_in
 
 from figura.base.errors import UserError
-from locks.renew import (
-    CUDA,
-    DEV,
-    PURPOSES,
-    USE,
-    compiled,
-    cpu_builds,
-    entries,
-    hashes_of,
-    with_cpu_builds,
-)
+from locks.renew import CUDA, DEV, PURPOSES, USE, compiled, cpu_builds, entries, hashes_of, with_cpu_builds
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 EXTRAS = PROJECT["project"]["optional-dependencies"] | PROJECT["dependency-groups"]

@@ -19,14 +19,7 @@ from figura.recipe.schema import Section
 from ..argument_types import Count, Deviations, Kind, categories_from, skeleton_of
 from ..heads import LAYOUTS
 from ..scenes import IMAGENET_MEAN, IMAGENET_STD
-from .field_images import (
-    confidence_picture,
-    picture_of,
-    predicted_field,
-    target_field,
-    vectors_picture,
-    write_title,
-)
+from .field_images import confidence_picture, picture_of, predicted_field, target_field, vectors_picture, write_title
 from .overlays import OverlayStyle, named, overlay
 
 ZOOM = 2

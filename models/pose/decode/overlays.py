@@ -17,17 +17,7 @@ from figura.formats.skeletons import Skeleton
 from figura.recipe.schema import Section
 
 from ..encoders import instance_scales
-from .field_images import (
-    BOX,
-    WHITE,
-    Colour,
-    Floats,
-    Pixels,
-    draw_box,
-    draw_circle,
-    draw_line,
-    enlarged,
-)
+from .field_images import BOX, WHITE, Colour, Floats, Pixels, draw_box, draw_circle, draw_line, enlarged
 
 Record = Mapping[str, Any]
 
