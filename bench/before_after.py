@@ -62,16 +62,15 @@ class CaseError(Exception):
     """A case cannot run; the text says why."""
 
 
-def environment(code: Path, settings: Mapping[str, str]) -> dict[str, str]:
+def environment(code: Path) -> dict[str, str]:
     """Return the variables of a process that loads the packages of a checkout, on the CPU."""
-    return {**os.environ, **ALLOCATOR, **settings, "PYTHONPATH": str(code), "CUDA_VISIBLE_DEVICES": ""}
+    return {**os.environ, **ALLOCATOR, "PYTHONPATH": str(code), "CUDA_VISIBLE_DEVICES": ""}
 
 
 @contextmanager
 def worker(
-    name: str, case: str, folder: Path, *, code: Path = HERE, recipes: Path = HERE,
-    settings: Mapping[str, str] | None = None, warm_up: float = WARM_UP,
-) -> Iterator[Callable[[float], Measured]]:  # fmt: skip
+    name: str, case: str, folder: Path, *, code: Path = HERE, recipes: Path = HERE, warm_up: float = WARM_UP
+) -> Iterator[Callable[[float], Measured]]:
     """Inside, a function that lets a warm process measure a case for some seconds, with the code of a checkout.
 
     It returns the seconds of a call, and the peak in MiB. Raises CaseError if the case cannot run.
@@ -80,7 +79,7 @@ def worker(
     log = folder / f"{name}.log"
     with log.open("w") as errors:
         process = subprocess.Popen(
-            [sys.executable, "-P", "-c", WORKER, *arguments], env=environment(code, settings or {}), text=True,
+            [sys.executable, "-P", "-c", WORKER, *arguments], env=environment(code), text=True,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors,
         )  # fmt: skip
 
@@ -115,7 +114,7 @@ def peak() -> float:
 def machine_peak() -> float:
     """Return `peak` of a new process, which has the allocator settings of the workers."""
     command = [sys.executable, "-P", "-c", PEAK]
-    done = subprocess.run(command, env=environment(HERE, {}), check=True, stdout=subprocess.PIPE, text=True)
+    done = subprocess.run(command, env=environment(HERE), check=True, stdout=subprocess.PIPE, text=True)
     return float(done.stdout)
 
 
