@@ -20,13 +20,10 @@ def main(arguments: list[str]) -> None:
         refuse_changed_raw_data(Path.cwd())
     for path in refresh():
         print(f"{path}: written")
-    if "DVC_EXP_NAME" in os.environ and Path("params.yaml").exists() and not _reads_params():
+    may_be_meant = "DVC_EXP_NAME" in os.environ and Path("params.yaml").exists()
+    if may_be_meant and not re.search(r"(?<!/)\bparams\.yaml", Path("dvc.yaml").read_text("utf-8")):
         line = "params.yaml: no stage reads it; without a file's name, -S goes there: -S recipes/NAME.yaml:KEY=VALUE"
         print(f"warning: {line}", file=sys.stderr)
-
-
-def _reads_params() -> bool:
-    return re.search(r"(?<!/)\bparams\.yaml", Path("dvc.yaml").read_text("utf-8")) is not None
 
 
 if __name__ == "__main__":

@@ -243,8 +243,9 @@ def project_files(recipes: Collection[str]) -> dict[str, str]:
 def systems_of(params: Iterable[str]) -> list[str]:
     """Return the folders of `models` that recipes need."""
     types = [name for path in params for _, name in declared_types(read_yaml(PROJECT / path))]
-    files = [PurePosixPath(path).parts for path in code_of([], types).sources_below(PROJECT / PACKAGE)]
-    return sorted({parts[0] for parts in files if len(parts) > 1})
+    folder, files = PROJECT / PACKAGE, code_of([], types).sources.values()
+    inside = [file.relative_to(folder).parts for file in files if file.is_relative_to(folder)]
+    return sorted({parts[0] for parts in inside if len(parts) > 1})
 
 
 def _pipeline(recipes: Collection[str], judged: Collection[str]) -> str:

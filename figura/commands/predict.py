@@ -66,7 +66,8 @@ def _predict(args: argparse.Namespace, predictor: "Predictor") -> None:
     from figura.prediction.tiles import Tiling, tiled_results
 
     recipe, predict = predictor.trained.recipe, predictor.trained.predict
-    for line in _suspicions(predictor):
+    trial = f"{predictor.model}: the weights of a try of {recipe.train.steps} steps" if predictor.trained.is_try else ""
+    for line in filter(None, [trial, drawn(predictor.model)]):
         print(printable(f"warning: {line}"), file=sys.stderr)
     faults = 0
 
@@ -109,12 +110,6 @@ def _predict(args: argparse.Namespace, predictor: "Predictor") -> None:
         print(printable(f"{output.table}: {output.rows} results{average}"))
     if faults:
         raise UserError(f"{faults} of the inputs could not be used (see above)" + "; the others are done" * bool(done))
-
-
-def _suspicions(predictor: "Predictor") -> list[str]:
-    """Return why little can be expected of the weights."""
-    trial = f"{predictor.model}: the weights of a try of {predictor.trained.recipe.train.steps} steps"
-    return [*([trial] if predictor.trained.is_try else []), *filter(None, [drawn(predictor.model)])]
 
 
 def _arguments(arguments: list[str]) -> argparse.Namespace:

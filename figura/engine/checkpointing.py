@@ -90,12 +90,9 @@ def _forward(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
     forward = partial(type(module).forward, module)
     if not torch.is_grad_enabled():
         return forward(*args, **kwargs)
-    return checkpoint(forward, *args, use_reentrant=False, context_fn=partial(_contexts, module), **kwargs)
-
-
-def _contexts(module: nn.Module) -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
-    """Return the contexts of the forward pass, which starts now, and of its recomputation."""
-    return nullcontext(), _Repetition(module)
+    return checkpoint(  # in contexts: of the forward pass, which starts now, and of its recomputation
+        forward, *args, use_reentrant=False, context_fn=lambda: (nullcontext(), _Repetition(module)), **kwargs
+    )
 
 
 class _Repetition(AbstractContextManager[None]):

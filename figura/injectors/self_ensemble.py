@@ -31,18 +31,11 @@ class SelfEnsemble(Forward):
         """Add the mean of each output."""
         answers: dict[str, list[Tensor]] = {name: [] for name in self.adds}
         for turns, flipped in ORIENTATIONS:
-            turned = State({name: _turned(state[name], turns, flipped) for name in self.reads})
+            images = {name: state[name].flip(-1) if flipped else state[name] for name in self.reads}
+            turned = State({name: torch.rot90(image, turns, (-2, -1)) for name, image in images.items()})
             super().__call__(turned, networks, step)
             for name, its in answers.items():
-                its.append(_turned_back(turned[name], turns, flipped))
+                back = torch.rot90(turned[name], -turns, (-2, -1))
+                its.append(back.flip(-1) if flipped else back)
         for name, its in answers.items():
             state.add(name, torch.stack(its).mean(0))
-
-
-def _turned(image: Tensor, turns: int, flipped: bool) -> Tensor:
-    return torch.rot90(image.flip(-1) if flipped else image, turns, (-2, -1))
-
-
-def _turned_back(image: Tensor, turns: int, flipped: bool) -> Tensor:
-    back = torch.rot90(image, -turns, (-2, -1))
-    return back.flip(-1) if flipped else back

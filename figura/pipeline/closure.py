@@ -51,10 +51,6 @@ class Code:
     sources: dict[str, Path] = field(default_factory=dict)
     packages: dict[str, str] = field(default_factory=dict)
 
-    def sources_below(self, folder: Path) -> list[str]:
-        """Return the files below a folder, relative to it."""
-        return [path.relative_to(folder).as_posix() for path in self.sources.values() if path.is_relative_to(folder)]
-
 
 def declared_types(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
     """Yield the dotted key and the type of each declaration (`type: images.L1`) inside nested maps."""

@@ -45,10 +45,6 @@ class Revision:
     sources: Mapping[str, str]
     accepted: Sequence[str] = ()
 
-    def differs_in_seed_alone(self, other: "Revision") -> bool:
-        """Whether the same recipe, code and data made both dumps."""
-        return self.params == other.params and self.sources == other.sources
-
 
 def with_workspace(names: Sequence[str]) -> list[str]:
     """Return the names, each once; the workspace is compared with a revision that is named alone."""
@@ -222,7 +218,8 @@ def settings_of(revisions: Sequence[Revision]) -> list[list[Revision]]:
     """Group the revisions that differ in their seed alone; those of a seed that came before are left out."""
     settings: list[list[Revision]] = []
     for one in revisions:
-        known = next((setting for setting in settings if one.differs_in_seed_alone(setting[0])), None)
+        alike = (other for other in settings if (other[0].params, other[0].sources) == (one.params, one.sources))
+        known = next(alike, None)
         if known is None:
             settings.append([one])
         elif one.seed not in {other.seed for other in known}:

@@ -81,7 +81,8 @@ class Results(Sequence[Result]):
         except ModuleNotFoundError:
             raise UserError(f"tables need pandas: `pip install '{DISTRIBUTION}[train]'`") from None
         if name is None and "records" not in self.forms.values():
-            return pd.DataFrame([_place(one) | dict(one.numbers) for one in self], columns=self._columns())
+            columns = [*PLACE, *dict.fromkeys(number for one in self for number in one.numbers)]
+            return pd.DataFrame([_place(one) | dict(one.numbers) for one in self], columns=columns)
         chosen = self._records_name(name)
         rows = [_place(one) | self._row(record) for one in self for record in one.records[chosen]]
         empty = self._row({"keypoints": [0, 0, 0] * len(self.categories.joints)})
@@ -139,9 +140,6 @@ class Results(Sequence[Result]):
             wanted = "records" if name is None else f"records {name!r}"
             raise UserError(f"{wanted}: the recipe saves {saved}")
         return name
-
-    def _columns(self) -> list[str]:
-        return [*PLACE, *dict.fromkeys(number for one in self for number in one.numbers)]
 
     def _row(self, record: Record) -> dict[str, Any]:
         one = self.categories.thing(record)

@@ -67,19 +67,15 @@ def _closer(plan: Plan, visit: Visit, iteration: int, sides: Sides, scratch: Pat
         run_visits(plan, [again], side, folder, keep=True)
     if difference(again, folders[0], folders[2]):
         return f"; but {sides[0].title} does not repeat itself on this device either, so nothing can be shown here"
-    tensors = [max(again.folder(folder).glob("run/**/state.safetensors"), default=None) for folder in folders[:2]]
-    named = [load_file(one) for one in tensors if one is not None]
+    files = [file for one in folders[:2] for file in sorted(again.folder(one).glob("run/**/state.safetensors"))[-1:]]
+    if len(files) < 2:
+        return ""
+    tensors = map(load_file, files)
     old, new = (
-        ({name: one[name] for name in sorted(one, key=_parameters_first)} for one in named)
-        if all(tensors)
-        else ({}, {})
+        {name: one[name] for name in sorted(one, key=lambda n: not n.startswith("/networks/"))} for one in tensors
     )
     found = in_tensors(old, new)
     return f"; then {found.lstrip('/')}" if found else ""
-
-
-def _parameters_first(name: str) -> bool:
-    return not name.startswith("/networks/")
 
 
 def _let_states_go_on(plan: Plan, run: Path, folders: Sequence[Path]) -> None:

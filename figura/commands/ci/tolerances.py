@@ -55,17 +55,11 @@ class Tolerance(BaseModel):
 
         None if the rule gives only `interval` and the metric has none; for a count it is then 0.
         """
-        widths = [
-            self.absolute,
-            None if self.relative is None else self.relative * abs(value),
-            None if self.interval is None or half_width is None else self._of_interval(value, half_width),
-        ]
+        widths = [self.absolute, None if self.relative is None else self.relative * abs(value)]
+        if self.interval is not None and half_width is not None:
+            widths.append(max(self.interval * half_width, ROUNDING * abs(value) if self.interval else 0.0))
         known = [width for width in widths if width is not None and math.isfinite(width)]
         return max(known, default=0.0 if isinstance(value, int) else None)
-
-    def _of_interval(self, value: float, half_width: float) -> float:
-        assert self.interval is not None
-        return max(self.interval * half_width, ROUNDING * abs(value) if self.interval else 0.0)
 
     def forgives(self, difference: float) -> bool:
         """Whether a change (reproduced - committed) is for the better under a one-sided rule."""

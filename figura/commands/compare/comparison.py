@@ -172,9 +172,12 @@ def compare_revisions(files: Sequence[Files], recipe_name: str, path: Path, scra
             ours, theirs = ([by_revision[one.name] for one in side.revisions] for side in (sides[0], other))
             effects[name] = effect_of(ours, theirs, headlines[name].better, spreads[name], bootstrap)
         comparisons.append(Comparison(sides[0], other, effects, one_setting=len(settings) == 1))
+    table = dumps[used[0].name].table
+    counts = ", ".join(f"{count} of {mode}" for mode, count in Counter(table["mode"]).items())
+    lines = [*(_described(used[0], one) for one in settings), *lines, *left_out]
     return RevisionComparison(
         recipe, sides, dumps, estimates, comparisons,
-        lines=[_matching(dumps), *(_described(used[0], one) for one in settings), *lines, *left_out],
+        lines=[f"{len(table)} rows match: {counts}", *lines],
         tables=[one.table(headlines, spreads, bootstrap.confidence) for one in comparisons],
     )  # fmt: skip
 
@@ -241,12 +244,6 @@ def _check_groups(headline: str, estimates: Mapping[str, PairedEstimate]) -> Non
                 f"{headline}: {first} was judged by {reference.groups} independent examples or groups of them, "
                 f"{name} by {one.groups}; without a value for each, they cannot be paired"
             )
-
-
-def _matching(dumps: Mapping[str, Dump]) -> str:
-    table = next(iter(dumps.values())).table
-    counts = Counter(table["mode"])
-    return f"{len(table)} rows match: " + ", ".join(f"{count} of {mode}" for mode, count in counts.items())
 
 
 def _described(first: Revision, setting: Sequence[Revision]) -> str:
