@@ -68,7 +68,6 @@ def _written(number: float, like: str) -> str:
 
 
 def main() -> None:
-    """Write the pages whose figures have changed, and name them."""
     known = metrics()
     for path in pages():
         before = path.read_text(encoding="utf-8")

@@ -110,7 +110,6 @@ CASES: dict[str, tuple[Callable[[np.random.Generator, int], Ends], float | None,
 
 
 def main() -> None:
-    """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--trials", type=int, default=1000)
     parser.add_argument("--only", nargs="+", choices=CASES, default=list(CASES), metavar="NAME")

@@ -83,7 +83,6 @@ def eaten(recipe: Recipe) -> float:
 
 
 def main() -> None:
-    """Print the table."""
     parser = argparse.ArgumentParser(prog="python -m bench.loading")
     parser.add_argument("--cases", nargs="+", default=[""], metavar="WORD", help="only those whose names contain one")
     parser.add_argument("--seconds", type=float, default=5.0, help="of each case")

@@ -103,7 +103,6 @@ def measured(prepared: Path, folder: Path) -> Mapping[str, Spent]:
 
 
 def main() -> None:
-    """Print the table."""
     parser = argparse.ArgumentParser(prog="python -m bench.many_files", description=__doc__)
     parser.add_argument("--pairs", type=int, default=10_000)
     pairs = parser.parse_args().pairs

@@ -36,7 +36,6 @@ def row_of(photo: Pixels, corner: tuple[int, int], model: figura.Predictor, scal
 
 
 def main(name: str = "photos_x2") -> None:
-    """Write the picture."""
     model = figura.load(name)
     scale = int(name.rpartition("x")[2])
     pictures = []

@@ -100,7 +100,6 @@ def cell(place: Cell, names: list[str], steps: int) -> Measured:
 
 
 def main() -> None:
-    """Print the table."""
     parser = argparse.ArgumentParser(prog="python -m bench.scaling")
     parser.add_argument("--processes", type=int, default=torch.accelerator.device_count() or 2)
     parser.add_argument("--rounds", type=int, default=3)

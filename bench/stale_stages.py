@@ -54,7 +54,6 @@ EDITS: dict[str, Callable[[str], str]] = {
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Print the table."""
     parser = argparse.ArgumentParser(prog="python -m bench.stale_stages", description=__doc__.splitlines()[0])
     parser.add_argument("files", nargs="*", default=FILES, help="files of the project; default: 20 edits, and some")
     files = parser.parse_args(argv).files

@@ -30,7 +30,6 @@ SUFFIXES = (".safetensors", ".pth", ".pt", ".npz", ".pkl")
 
 
 def main(arguments: list[str]) -> None:
-    """Check recipes, and print what is in them."""
     parser = parser_of("check", __doc__)
     parser.add_argument("recipes", nargs="*", type=Path, metavar="RECIPE", help="params files, such as params.yaml")
     parser.add_argument("--resolved", action="store_true", help="print the recipes with all keys")

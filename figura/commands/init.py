@@ -55,7 +55,6 @@ JUDGE = "pose_consistency"
 
 
 def main(arguments: list[str]) -> None:
-    """Write the project."""
     parser = parser_of("init", __doc__)
     parser.add_argument("folder", type=Path, nargs="?", default=Path(), help="default: the current one")
     parser.add_argument(

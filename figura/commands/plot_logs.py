@@ -14,7 +14,6 @@ from figura.recipe.trial import is_try
 
 
 def main(arguments: list[str]) -> None:
-    """Plot the runs in shared figures."""
     parser = parser_of("logs", __doc__)
     parser.add_argument("runs", type=Path, nargs="+", metavar="RUN", help="folder of a run, such as runs/pose")
     parser.add_argument("--output", type=Path, required=True, help="folder to write")

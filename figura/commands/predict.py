@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 
 
 def main(arguments: list[str]) -> None:
-    """Predict from the files."""
     args = _arguments(arguments)
 
     from figura.prediction.predictor import load_predictor  # `--help` needs no NumPy

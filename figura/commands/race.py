@@ -37,7 +37,6 @@ ABOVE = "see the error above"
 
 
 def main(arguments: list[str]) -> None:
-    """Run the race, and print how the settings stand at each rung."""
     parser = parser_of("race", __doc__)
     parser.add_argument("--recipe", required=True, help="name of the recipe in dvc.yaml, such as vunet")
     parser.add_argument("--metric", required=True, help="name in metrics.summary of the recipe, such as l1_person")

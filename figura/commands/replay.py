@@ -23,7 +23,6 @@ from figura.commands import parser_of
 
 
 def main(arguments: list[str]) -> None:
-    """Print what an iteration did, and draw its batch."""
     parser = parser_of("replay", __doc__)
     parser.add_argument("run", type=Path, metavar="RUN", help="folder of a training, such as runs/vunet")
     parser.add_argument("--step", type=int, required=True, metavar="N", help="the iteration, from 1")

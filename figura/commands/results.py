@@ -18,7 +18,6 @@ NEXT = (
 
 
 def main(_: list[str]) -> None:
-    """Print the lines."""
     for path in sorted(Path("metrics").glob("*.json")):
         full = path.parent / "full" / path.name
         said = verdicts(read_json(full)) if full.exists() else {}

@@ -76,7 +76,6 @@ Arguments = dict[str, tuple[inspect.Parameter, Any]]
 
 
 def main(arguments: list[str]) -> None:
-    """Write the schema."""
     parser = parser_of("schema", __doc__)
     parser.add_argument("modules", nargs="*", metavar="MODULE", help="another module with types, such as mine or timm")
     parser.add_argument("--output", type=Path, default=FILE, metavar="FILE", help=f"default: {FILE}")

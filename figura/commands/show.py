@@ -26,7 +26,6 @@ COUNT = 12
 
 
 def main(arguments: list[str]) -> None:
-    """Print a table of a recipe's examples and draw them."""
     parser = parser_of("show", __doc__)
     parser.add_argument("recipe", type=Path, help="params file, such as params.yaml")
     parser.add_argument("--split", choices=SPLITS, default="train", help="default: train")

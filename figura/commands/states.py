@@ -14,7 +14,6 @@ from figura.training.state_store import SWITCH, SharedState, StateStore
 
 
 def main(arguments: list[str]) -> None:
-    """List, prune, or plan."""
     parser = parser_of("states", __doc__)
     parser.add_argument("--prune", type=float, metavar="GB", help="keep at most this much; 0 removes all")
     parser.add_argument("--queue", action="store_true", help="say what the queued experiments will train")

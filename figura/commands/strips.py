@@ -26,7 +26,6 @@ LARGEST = 100_000  # bytes of a strip: four of them make 400 KB
 
 
 def main(arguments: list[str]) -> None:
-    """Write the strips."""
     parser = argparse.ArgumentParser(prog="python -m figura.commands.strips", description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path, help="folder to write, such as docs/pictures")
     parser.add_argument("sheets", nargs="+", metavar="RECIPE/SHEET", help="such as vunet/transfers")

@@ -23,7 +23,6 @@ LONGEST = 1e9
 
 
 def main(arguments: list[str]) -> None:
-    """Evaluate a folder of checkpoints."""
     parser = parser_of("watch", __doc__)
     parser.add_argument("recipe", type=Path, help="params file, such as params.yaml")
     parser.add_argument("checkpoints", type=Path, help="folder of model folders, such as runs/vunet/checkpoints")

@@ -30,7 +30,6 @@ KNOTS = ("after:", "before:", "end:", "until:", "at:")
 
 
 def main(arguments: list[str]) -> None:
-    """Print the causes."""
     parser = parser_of("why", __doc__)
     parser.add_argument("stages", nargs="*", metavar="STAGE", help="such as train@pose, or train for all trainings")
     asked = parser.parse_args(arguments).stages

@@ -56,7 +56,8 @@ class Files:
     """The files of a revision or experiment, or of the workspace; nothing is checked out.
 
     Raises:
-        UserError: git and DVC know no such revision.
+        UserError: git and DVC know no such revision; from each method, if a file, or the list of those in a folder, is
+            neither in DVC's cache nor on a remote.
     """
 
     def __init__(self, name: str) -> None:
@@ -72,31 +73,20 @@ class Files:
             raise UserError(f"{DATABASES}: {error}") from None
 
     def find(self, folder: str) -> list[str]:
-        """Return the paths of all files in a folder; none if there is no such folder.
-
-        Raises:
-            UserError: the list of files is neither in DVC's cache nor on a remote.
-        """
+        """Return the paths of all files in a folder; none if there is no such folder."""
         if self.system is None:
             return sorted(path.as_posix() for path in Path(folder).rglob("*") if path.is_file())
         return sorted(self.hashes(folder))
 
     def find_made(self, folder: str) -> list[str]:
-        """Return the paths of all files in a folder that a stage makes; none if it has not been made.
-
-        Raises UserError like `find`.
-        """
+        """Return the paths of all files in a folder that a stage makes; none if it has not been made."""
         if self.system is None:
             return self.find(folder)
         made = re.findall(r"^ *- path: (.+)$", self.read_text(LOCK.as_posix()) or "", re.MULTILINE)
         return self.find(folder) if any(PurePosixPath(folder).is_relative_to(path) for path in made) else []
 
     def hashes(self, folder: str) -> dict[str, str | None]:
-        """Return the MD5 by path of all files in a folder of a revision; None for those in git.
-
-        Raises:
-            UserError: the list of files is neither in DVC's cache nor on a remote.
-        """
+        """Return the MD5 by path of all files in a folder of a revision; None for those in git."""
         assert self.system is not None, "a revision"
         with self.known(folder):
             listed = self.system.find(folder, detail=True)
@@ -105,18 +95,14 @@ class Files:
             return {path: info.get("md5") for path, info in listed.items()}
 
     def read(self, path: str) -> bytes | None:
-        """Return the content of a file; None if there is no such file.
-
-        Raises:
-            UserError: it is neither in DVC's cache nor on a remote.
-        """
+        """Return the content of a file; None if there is no such file."""
         if self.system is None:
             return read_bytes(Path(path)) if Path(path).exists() else None
         with self.known(path):
             return bytes(self.system.read_bytes(path)) if self.system.exists(path) else None
 
     def read_text(self, path: str) -> str | None:
-        """Return the text of a file; None if there is no such file. Raises UserError like `read`, or if it is none."""
+        """Return the text of a file; None if there is no such file. Raises UserError if it is no text."""
         content = self.read(path)
         try:
             return None if content is None else content.decode("utf-8")

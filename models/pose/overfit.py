@@ -24,7 +24,6 @@ ALL = 1 - 1e-6  # 1 up to rounding: AP is a mean of 101 precisions
 
 
 def main(arguments: list[str]) -> None:
-    """Train on a few images and check their keypoints and people."""
     parser = argparse.ArgumentParser(prog="figura pose.overfit", description=__doc__.splitlines()[0])
     parser.add_argument("recipe", type=Path, help="params file, such as recipes/pose.yaml")
     parser.add_argument("run", type=Path, help="folder to write, such as runs/overfit")

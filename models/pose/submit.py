@@ -40,7 +40,6 @@ TIME = (1980, 1, 1, 0, 0, 0)  # the earliest time that zip supports
 
 
 def main(arguments: list[str]) -> None:
-    """Check the records of a dump and write the archive."""
     parser = argparse.ArgumentParser(prog="figura pose.submit", description=__doc__.splitlines()[0])
     parser.add_argument("dump", type=Path, help="folder of a dump, such as runs/pose/dump")
     parser.add_argument("folder", type=Path, help="folder to write the archive to")

@@ -26,7 +26,6 @@ Record = dict[str, Any]
 
 
 def main(arguments: list[str]) -> None:
-    """Find people and objects in photos, and write them."""
     assert __doc__
     parser = argparse.ArgumentParser(
         prog="figura pose.without_torch", description=__doc__,

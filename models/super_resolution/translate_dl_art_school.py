@@ -116,7 +116,6 @@ class _Steps:
             self.t.leave(f"{place}{name}", reason)
 
     def step(self, step: str) -> None:
-        """Translate a step."""
         t, place = self.t, f"steps.{step}."
         network = t.get(f"{place}training", step)
         t.set(f"steps.{step}", {"trains": [network], **self.gates(place), "injectors": {}}, f"{place}training")
@@ -151,7 +150,6 @@ class _Steps:
         t.set("runtime.samples", samples, "logger.visuals", "logger.visual_debug_rate")
 
     def injector(self, step: str, name: str) -> None:
-        """Translate an injector."""
         t, place, where = self.t, f"steps.{step}.injectors.{name}.", f"steps.{step}.injectors.{name}"
         kind, out, source = t.get(f"{place}type", ""), t.get(f"{place}out"), self.here(t.get(f"{place}in"))
         if kind in ("image_patch", "random_crop", "margin_removal"):
@@ -181,7 +179,6 @@ class _Steps:
             self.refuse(place, f"{kind} is {why}")
 
     def loss(self, step: str, network: str, name: str) -> None:
-        """Translate a loss."""
         t, place, here = self.t, f"steps.{step}.losses.{name}.", f"losses.{step}_{name}"
         kind, weight = t.get(f"{place}type", ""), t.get(f"{place}weight", 1.0)
         gates = self.gates(place)

@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
 
 def main(arguments: list[str]) -> None:
-    """Compare, and record what is equal."""
     parser = parser_of("accept", __doc__)
     parser.add_argument("stages", nargs="*", metavar="STAGE", help="such as train@pose, or train; default: all")
     parser.add_argument("--iterations", type=int, default=20, metavar="N", help="of a training, each time (20)")

@@ -30,7 +30,6 @@ COLUMNS = [field.name for field in fields(Row)]
 
 
 def main(arguments: list[str]) -> None:
-    """Compare, print, and fail if anything is not reproduced."""
     parser = parser_of("gate", __doc__)
     parser.add_argument("--revision", default="HEAD", help="commit, branch or tag to compare with; default: HEAD")
     parser.add_argument("--tolerances", type=Path, default=TOLERANCES, help="default: %(default)s")

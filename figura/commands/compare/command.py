@@ -17,7 +17,6 @@ from figura.pipeline.revisions import Files, with_workspace
 
 
 def main(arguments: list[str]) -> None:
-    """Compare, and print."""
     parser = parser_of("compare", __doc__)
     parser.add_argument("revisions", nargs="+", metavar="REVISION", help="commit, branch, experiment, or workspace")
     parser.add_argument("--recipe", required=True, help="name of the recipe, such as vunet")

@@ -34,7 +34,6 @@ Rows = list[tuple[str, ...]]
 
 
 def main(arguments: list[str]) -> None:
-    """Print the description of a recipe; draw it with `--output`."""
     parser = parser_of("describe", __doc__)
     parser.add_argument("recipe", type=Path, help="params file, such as params.yaml")
     parser.add_argument("--output", type=Path, metavar="FILE", help="picture to write, .svg or .png")

@@ -16,7 +16,6 @@ PORT = 8080
 
 
 def main(arguments: list[str]) -> None:
-    """Serve the page until Ctrl-C."""
     parser = parser_of("explore", __doc__)
     parser.add_argument("--port", type=int, default=PORT, metavar="N", help=f"default: {PORT}")
     args = parser.parse_args(arguments)

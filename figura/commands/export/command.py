@@ -44,7 +44,6 @@ MODEL = "model"
 
 
 def main(arguments: list[str]) -> None:
-    """Export the networks of a run."""
     assert __doc__
     parser = parser_of("export", __doc__)
     parser.add_argument("run", type=Path, metavar="RUN", help="folder of the run, such as runs/pose, or a model's name")

@@ -36,7 +36,6 @@ SUFFIXES = {".bin", ".ckpt", ".onnx", ".pkl", ".pt", ".pth", SUFFIX, ".tar"}
 
 
 def main(arguments: list[str]) -> None:
-    """Write the weights of a file for figura's network of the same architecture."""
     kinds = modules_with("import_", "plan") | {"state": "figura.commands.import_weights.state"}
     args = _parse(arguments, kinds)
     if args.network and args.recipe is None:

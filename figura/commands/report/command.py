@@ -27,7 +27,6 @@ LIMIT = 5_000_000
 
 
 def main(arguments: list[str]) -> None:
-    """Gather, and write the page."""
     parser = parser_of("report", __doc__)
     parser.add_argument("revisions", nargs="*", metavar="REVISION", help="commit, branch, experiment, or workspace")
     parser.add_argument("--output", type=Path, default=Path("report.html"), metavar="FILE", help="default: %(default)s")

@@ -33,7 +33,6 @@ PYTHON = {"python", "python3", "-m", "-u"}
 
 
 def main(arguments: list[str]) -> None:
-    """Write the recipe, and print what goes with it."""
     parser = parser_of("translate", __doc__)
     parser.add_argument("source", nargs="?", metavar="SOURCE", help="a configuration's file, or a command in quotes")
     parser.add_argument("--output", type=Path, metavar="FILE", help="recipe to write, a .yaml file")
