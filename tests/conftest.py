@@ -25,30 +25,14 @@ from figura.training import process_record, provenance
 
 # Slow files, the longest first. Those at places 2 and 3 need no finished project, which the first one makes.
 LONGEST = (
-    "slurm/test_slurm.py",
-    "stages/test_launch.py",
-    "reliability/test_long_run.py",
-    "pipeline/test_experiments.py",
-    "pipeline/test_dag.py",
-    "workflows/test_workflows.py",
-    "pipeline/test_readme_commands.py",
-    "pipeline/test_stale_stages.py",
-    "pipeline/test_remotes.py",
-    "pipeline/test_same_at_any_size.py",
-    "reliability/test_kills.py",
-    "reliability/test_damage.py",
-    "reliability/test_disks.py",
-    "reliability/test_hostile.py",
-    "commands/test_accept.py",
-    "recipe/test_published.py",
-    "pipeline/test_tracked.py",
-    "pipeline/test_recipes_of_pages.py",
-    "pipeline/test_real_data.py",
-    "commands/test_overfit_pose.py",
-    "commands/test_export.py",
-    "commands/test_describe.py",
-    "pose/test_pose_network.py",
-)
+    "slurm/test_slurm.py", "stages/test_launch.py", "reliability/test_long_run.py", "pipeline/test_experiments.py",
+    "pipeline/test_dag.py", "workflows/test_workflows.py", "pipeline/test_readme_commands.py",
+    "pipeline/test_stale_stages.py", "pipeline/test_remotes.py", "pipeline/test_same_at_any_size.py",
+    "reliability/test_kills.py", "reliability/test_damage.py", "reliability/test_disks.py",
+    "reliability/test_hostile.py", "commands/test_accept.py", "recipe/test_published.py", "pipeline/test_tracked.py",
+    "pipeline/test_recipes_of_pages.py", "pipeline/test_real_data.py", "commands/test_overfit_pose.py",
+    "commands/test_export.py", "commands/test_describe.py", "pose/test_pose_network.py",
+)  # fmt: skip
 
 
 @pytest.hookimpl(trylast=True)  # after `-m` has chosen

@@ -47,26 +47,10 @@ OF_PAGE = {"models/pix2pix/translate_nectargan.md": "recipes/pix2pix.yaml"}
 """The recipe of ours that commands of a page call `R`."""
 OWN = ("bench", "figura", "models", "stages", "tests")
 MADE = (
-    ".dvc/tmp/",
-    "build/",
-    "code/accepted.jsonl",
-    "data/raw/",
-    "data/prepared/",
-    "runs/",
-    "plots/",
-    "live/",
-    "resume/",
-    "model/",
-    "history/",
-    "dump/",
-    "recipes/NAME.yaml",
-    "models/SYSTEM/COMMAND.py",
-    "models/mine/",
-    "models/wing.py",
-    "weights/brighten/",
-    "figura/project",
-    "metrics/facades.json",
-)
+    ".dvc/tmp/", "build/", "code/accepted.jsonl", "data/raw/", "data/prepared/", "runs/", "plots/", "live/", "resume/",
+    "model/", "history/", "dump/", "recipes/NAME.yaml", "models/SYSTEM/COMMAND.py", "models/mine/", "models/wing.py",
+    "weights/brighten/", "figura/project", "metrics/facades.json",
+)  # fmt: skip
 """What a run, DVC or `figura init` makes, so that a fresh clone has none of it."""
 
 

@@ -84,13 +84,9 @@ EVERY = [(file, None) for file in FILES] + [(file, name) for file in FILES for n
 VARIANTS = [one for one in EVERY if one[1] not in (None, "edge513")]  # which is nothing but its size
 # one of each system
 QUICK = (
-    "esrgan_x4_psnr",
-    "openpifpaf_shufflenetv2k16",
-    "pix2pix_facades",
-    "vunet_deepfashion",
-    "cut_horse2zebra",
+    "esrgan_x4_psnr", "openpifpaf_shufflenetv2k16", "pix2pix_facades", "vunet_deepfashion", "cut_horse2zebra",
     "flow_deepfashion",
-)
+)  # fmt: skip
 
 
 def slow_but_quick(file: Path) -> Any:
