@@ -340,11 +340,7 @@ def _ignored(root: Path, files: Iterable[str]) -> list[str]:
 
 
 def _repository(root: Path) -> list[str]:
-    """Make the folder a repository of git and of DVC; return what was done.
-
-    Raises:
-        UserError: git or DVC refuses.
-    """
+    """Make the folder a repository of git and of DVC; return what was done. Raises UserError if one refuses."""
     lines = []
     if _run(["git", "rev-parse", "--git-dir"], root).returncode:
         _done(["git", "init", "--quiet"], root)

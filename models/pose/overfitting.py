@@ -76,17 +76,11 @@ def decoded(
     metrics = evaluate(dump, "poses", "people", "truth", skeleton).values()
     print("keypoints: " + ", ".join(f"{name} {value:.3f}" for name, value in metrics.items() if np.isfinite(value)))
     count = len(dump.mode("poses"))
-    sheet = WorstImages(
-        "poses", "people", "truth", "overlay", count, least_score=least_shown(recipe), skeleton=skeleton.settings()
-    )
+    styles = (entry.arguments.get("style") for entry in recipe.evaluate.modes["poses"].injectors.values())
+    least = float(next((style["least_score"] for style in styles if style and "least_score" in style), 0.0))
+    sheet = WorstImages("poses", "people", "truth", "overlay", count, least_score=least, skeleton=skeleton.settings())
     sheet(dump, folder / "people.png")
     return metrics
-
-
-def least_shown(recipe: Recipe) -> float:
-    """Return the minimum score of people in the overlays of the mode `poses`."""
-    styles = (entry.arguments.get("style") for entry in recipe.evaluate.modes["poses"].injectors.values())
-    return float(next((style["least_score"] for style in styles if style and "least_score" in style), 0.0))
 
 
 @torch.no_grad()

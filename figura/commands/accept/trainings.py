@@ -19,11 +19,7 @@ Sides = tuple[Side, Side]
 
 
 def compare_trainings(instance: Instance, sides: Sides, scratch: Path, count: int) -> str:
-    """Return what was compared, as text.
-
-    Raises:
-        UserError: anything differs, or one of the codes cannot run.
-    """
+    """Return what was compared, as text. Raises UserError if anything differs, or one of the codes cannot run."""
     recipe, run = map(Path, instance.command[-2:])
     plan = Plan(recipe, run, count, scratch)
     spans = ", ".join(f"{one.start + 1} to {one.stop}" for one in plan.visits)

@@ -75,10 +75,8 @@ def look(name: str) -> View:
         view.sheets, view.results = runs.samples(run), runs.result_pictures(run)
         view.output, view.launch = runs.output_tail(run, LINES), run_control.launch_status(run)
         view.curves = run_curves.curves_of(run)
-    except UserError as error:
-        view.error = one_line(str(error))
     except Exception as error:  # noqa: BLE001  # files vanish while a training replaces them; look again
-        view.error = one_line(refusal(error) or repr(error))
+        view.error = one_line(str(error) if isinstance(error, UserError) else refusal(error) or repr(error))
     return view
 
 

@@ -88,11 +88,7 @@ def least_sides(program: ExportedProgram, axes: Axes) -> dict[str, int]:
 
 def save_onnx(program: ExportedProgram, path: Path, tensors: Mapping[str, Tensor], axes: Axes, outputs: list[str],
               metadata: Mapping[str, str]) -> None:  # fmt: skip
-    """Write a program as one ONNX file with metadata.
-
-    Raises:
-        UserError: ONNX lacks what the program computes.
-    """
+    """Write a program as one ONNX file with metadata. Raises UserError if ONNX lacks what the program computes."""
     with _plain_algorithms(), _quiet():
         try:
             made = torch.onnx.export(
