@@ -1,13 +1,14 @@
-"""Tables: read from CSV; written as text, for a terminal and as Markdown, from rows of which the first is the head."""
+"""Tables: read from and written as CSV; as text, for a terminal and as Markdown, from rows whose first is the head."""
 
 import csv
 import io
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from figura.base.errors import UserError
-from figura.base.files import read_text
+from figura.base.files import read_text, write_text
 
 Table = Sequence[Sequence[str]]
 
@@ -67,3 +68,13 @@ def read_rows(path: Path, column: str, advice: str = "") -> list[dict[str, str]]
     if longer := [index for index, row in enumerate(rows, start=1) if None in row]:
         raise UserError(f"{path}: row {longer[0]} has more cells than there are columns{end}")
     return rows
+
+
+def write_rows(path: Path, first: Iterable[str], rows: Sequence[Mapping[str, Any]]) -> None:
+    """Write rows as a CSV file, atomically: the columns `first`, then others as they come; missing cells are empty."""
+    buffer = io.StringIO()
+    columns = dict.fromkeys([*first, *(column for row in rows for column in row)])
+    writer = csv.DictWriter(buffer, list(columns), lineterminator="\n", restval="")
+    writer.writeheader()
+    writer.writerows(rows)
+    write_text(path, buffer.getvalue())

@@ -1,7 +1,5 @@
 """Evaluates checkpoints into a table and a picture of their metrics over the steps, each checkpoint once."""
 
-import csv
-import io
 import os
 import time
 from collections.abc import Mapping
@@ -12,8 +10,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from figura.base.errors import UserError
-from figura.base.files import write_text
-from figura.base.tables import read_rows
+from figura.base.tables import read_rows, write_rows
 from figura.dump import Dump
 from figura.evaluation.trained import load_trained, refuse_foreign, with_split, write_dump
 from figura.recipe.schema import Recipe
@@ -113,13 +110,7 @@ def read_evaluations(path: Path) -> list[dict[str, str]]:
 
 def append_row(path: Path, row: Mapping[str, Any]) -> None:
     """Append a row to a table, atomically; earlier rows keep their text, new columns come last."""
-    rows = [*read_evaluations(path), row]
-    columns = list(dict.fromkeys([*KEYS, *(column for one in rows for column in one)]))
-    buffer = io.StringIO()
-    writer = csv.DictWriter(buffer, columns, lineterminator="\n", restval="")
-    writer.writeheader()
-    writer.writerows(rows)
-    write_text(path, buffer.getvalue())
+    write_rows(path, KEYS, [*read_evaluations(path), row])
 
 
 def draw_evaluations(table: Path, path: Path) -> None:

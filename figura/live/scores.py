@@ -10,9 +10,7 @@ depend on online scores: they change neither the weights, nor the history, nor t
 For the same reason, metrics go to `live/`, and a failing score is a warning and does not end the training.
 """
 
-import csv
 import inspect
-import io
 import re
 import shutil
 from collections.abc import Iterable
@@ -21,8 +19,7 @@ from typing import Any
 from figura.base.distributed import raise_on_all_ranks
 from figura.base.dotted_keys import texts
 from figura.base.errors import UserError
-from figura.base.files import write_text
-from figura.base.tables import read_rows
+from figura.base.tables import read_rows, write_rows
 from figura.dump import Dump
 from figura.engine.build import on_split_of
 from figura.evaluation.evaluate import Evaluation
@@ -76,7 +73,8 @@ class OnlineScores(Listener):
             shutil.rmtree(self.folder, ignore_errors=True)
             if self.table.exists():
                 with self.reporter.writing(str(self.table)):
-                    self._write([row for row in self._rows() if int(row["step"]) <= training.iteration])
+                    rows = [row for row in self._rows() if int(row["step"]) <= training.iteration]
+                    write_rows(self.table, ["step"], rows)
 
     def on_iteration(self, training: Any, evaluated: bool) -> None:
         """Score the networks every `every` iterations and at the end, or by default after each evaluation."""
@@ -92,7 +90,7 @@ class OnlineScores(Listener):
             self.reporter.track(iteration, metrics, "score")
             rows = [row for row in self._rows() if int(row["step"]) < iteration]  # training may have gone back
             with self.reporter.writing(str(self.table)):
-                self._write([*rows, {"step": iteration, **metrics}])
+                write_rows(self.table, ["step"], [*rows, {"step": iteration, **metrics}])
         self.accelerator.wait_for_everyone()
 
     def _metrics(self, iteration: int) -> dict[str, float]:
@@ -155,14 +153,6 @@ class OnlineScores(Listener):
             self.reporter.say(f"warning: {error}; it is now {damaged.name}, and the table begins anew")
             return []
         return rows
-
-    def _write(self, rows: list[dict[str, Any]]) -> None:
-        buffer = io.StringIO()
-        columns = dict.fromkeys(["step", *(column for row in rows for column in row)])
-        writer = csv.DictWriter(buffer, list(columns), lineterminator="\n", restval="")
-        writer.writeheader()
-        writer.writerows(rows)
-        write_text(self.table, buffer.getvalue())
 
 
 def part_read(evaluate: Evaluate, scores: Iterable[Score], declared: Iterable[Declaration]) -> Evaluate:

@@ -115,7 +115,7 @@ def _is_manifest(path: Path) -> bool:
         return False
 
 
-def code_of_instance(instance: "Instance", others: list["Instance"], params: set[Path] | None = None) -> Any:
+def code_of_instance(instance: "Instance", others: list["Instance"], params: set[Path]) -> Any:
     """Return the code (`closure.Code`) that an instance runs; add the params files that determine it to `params`."""
     from figura.pipeline.closure import code_of, declared_types, find, words_of
 
@@ -127,10 +127,8 @@ def code_of_instance(instance: "Instance", others: list["Instance"], params: set
     makers = [one for one in others if set(models) & set(one.outs)]
     recipes += [(path, reads.get("READS_OF_MODEL", ())) for maker in makers for path in maker.recipes]
     read = [_params(path).get(section) for path, sections in recipes for section in sections]
-    if params is not None:
-        params.update(path for path, _ in recipes)
-    tracked = _tracked(instance, set() if params is None else params)
-    settings = [value_at(_params(path), key) for path, key in tracked]
+    params.update(path for path, _ in recipes)
+    settings = [value_at(_params(path), key) for path, key in _tracked(instance, params)]
     kinds = [
         f"{one}.{value['kind']}"
         for one in reads.get("KINDS", ())

@@ -107,7 +107,7 @@ def test_a_manifest_names_exactly_what_the_stage_loads(instance: Instance, monke
     monkeypatch.chdir(ROOT)
     files = [Path(file) for file in modules_loaded_by(loading(instance)).values() if file]
     loaded = {file.relative_to(ROOT).as_posix() for file in files if len(ast.parse(file.read_text()).body) > 1}
-    named = {path for path in code_of_instance(instance, INSTANCES).files if path.endswith(".py")}
+    named = {path for path in code_of_instance(instance, INSTANCES, set()).files if path.endswith(".py")}
     assert loaded == named
 
 
@@ -134,7 +134,9 @@ def test_an_edit_makes_the_datasets_of_its_kind_stale(
     (tmp_path / "kinds.yaml").write_text(json.dumps({"datasets": {key: {"kind": one} for key, one in kinds.items()}}))
     command = ("python", "-m", "stages.prepare")
     codes = {
-        name: code_of_instance(Instance(name, (*command, name), (), (), (("kinds.yaml", f"datasets.{name}"),)), [])
+        name: code_of_instance(
+            Instance(name, (*command, name), (), (), (("kinds.yaml", f"datasets.{name}"),)), [], set()
+        )
         for name in kinds
     }
     assert {name for name, code in codes.items() if f"figura/{file}" in code.files} == stale
@@ -165,7 +167,7 @@ def test_a_stage_depends_on_the_backbone_that_its_recipe_names(
     monkeypatch.chdir(ROOT)
     given = next(one for one in INSTANCES if one.name == f"{stage}@pose")
     command = tuple(str(path) if word.endswith(".yaml") else word for word in given.command)
-    files = code_of_instance(replace(given, command=command, params=()), []).files
+    files = code_of_instance(replace(given, command=command, params=()), [], set()).files
     assert {one for one in BACKBONES if f"models/pose/{one}.py" in files} == named
 
 
@@ -174,7 +176,7 @@ def test_manifests_in_git_are_those_of_the_code() -> None:
     stale = []
     for one in WITH_CODE:
         assert one.manifest is not None
-        code = code_of_instance(one, INSTANCES)
+        code = code_of_instance(one, INSTANCES, set())
         unseen = {"order": order_of(one, set()), "settings": settings_of(one, set())}
         content = {"files": code.files, "packages": code.packages} | {
             key: value for key, value in unseen.items() if value
