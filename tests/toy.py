@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from figura.base.errors import UserError
 from figura.base.yaml12 import parse_yaml
 from figura.dump import Dump
 from figura.interfaces import Example, ExampleDataset, Loss
@@ -78,16 +79,14 @@ class Stored(Ramps):
         self.root = root
 
 
-class Named(ExampleDataset):
+class Named(Ramps):
     """Examples with a text, a flag that other datasets lack, and an index of their own."""
 
     names: ClassVar[tuple[str, ...]] = ("x", "y", "index", "word")
 
     def __init__(self, length: int, offset: float = 0.0) -> None:
-        self.length, self.offset = length, offset
-
-    def __len__(self) -> int:
-        return self.length
+        super().__init__(length)
+        self.offset = offset
 
     def example(self, index: int, random: np.random.Generator) -> Example:
         x = np.full((1, 4, 4), self.offset + index / 10, np.float32)
@@ -141,6 +140,16 @@ class Mean(Score):
 
     def __call__(self, dump: Dump, bootstrap: Bootstrap) -> dict[str, Any]:
         return {"mean": bootstrap.estimate(dump.table[self.column].to_numpy())}
+
+
+class Failing(Score):
+    """Finds nothing to judge."""
+
+    def __init__(self, mode: str) -> None:
+        self.mode = mode
+
+    def __call__(self, dump: Dump, bootstrap: Bootstrap) -> dict[str, Any]:
+        raise UserError("there is nothing to judge")
 
 
 RECIPE = """

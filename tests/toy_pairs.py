@@ -7,22 +7,16 @@ import numpy as np
 import toy
 
 from figura.base.pictures import write_png
-from figura.interfaces import Example, ExampleDataset
+from figura.interfaces import Example
 from figura.recipe.schema import Recipe
 
 PIX2PIX = "recipes/pix2pix.yaml"
 
 
-class Blobs(ExampleDataset):
+class Blobs(toy.Ramps):
     """`x` a smooth random picture (3, 32, 32), `y` its channels rotated and inverted."""
 
     names: ClassVar[tuple[str, ...]] = ("x", "y", "index", "name")
-
-    def __init__(self, length: int) -> None:
-        self.length = length
-
-    def __len__(self) -> int:
-        return self.length
 
     def example(self, index: int, random: np.random.Generator) -> Example:
         coarse = np.random.default_rng(index).uniform(-1, 1, (3, 4, 4)).astype(np.float32)

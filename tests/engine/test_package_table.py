@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from figura.base.errors import UserError
 from figura.dump import Dump
 from figura.evaluation.evaluate import Evaluation
-from figura.interfaces import Example, ExampleDataset
+from figura.interfaces import Example
 from figura.report.metrics import compute_metrics
 from figura.training.trainer import Trainer
 from models.images.augmentation import PairAugmentation, augment
@@ -28,16 +28,10 @@ WORKS = ""
 NO_MEAN = "its value of a batch is not the mean of the values of its examples"
 
 
-class Photos(ExampleDataset):
+class Photos(toy.Ramps):
     """`x` (3, 64, 64) in [0, 1] and its negative `y`."""
 
     names = ("x", "y", "index")
-
-    def __init__(self, length: int) -> None:
-        self.length = length
-
-    def __len__(self) -> int:
-        return self.length
 
     def example(self, index: int, random: np.random.Generator) -> Example:
         x = np.random.default_rng(index).uniform(0, 0.5 + 0.1 * (index % 4), (3, 64, 64)).astype(np.float32)

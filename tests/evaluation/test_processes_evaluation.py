@@ -25,7 +25,6 @@ from figura.evaluation.evaluate import Evaluation
 from figura.evaluation.trained import refuse_foreign, write_dump
 from figura.interfaces import Records
 from figura.live import listeners
-from figura.report.interfaces import Score
 from figura.training.trainer import Trainer
 
 ROOT = Path(__file__).parents[2]
@@ -66,14 +65,6 @@ class Failing(Kinds):
         if index == self.at:
             raise {"UserError": UserError, "ValueError": ValueError}[self.kind](f"example {index} is cut off")
         return super().example(index, random)
-
-
-class Failed(Score):
-    def __init__(self, mode: str) -> None:
-        self.mode = mode
-
-    def __call__(self, dump, bootstrap):
-        raise UserError("there is nothing to judge")
 
 
 def validation(**datasets):
@@ -117,7 +108,7 @@ STILL = validation(kinds=("Kinds", 9, {})) | {  # weights that stay: whatever di
     "evaluate.averages": {"mean_y": {"of": "y", "examples": 5}},
     "metrics.scores": {
         "distance": {"type": "toy.Mean", "column": "loss.distance"},
-        "failed": {"type": "test_processes_evaluation.Failed", "mode": "plain"},
+        "failed": {"type": "toy.Failing", "mode": "plain"},
     },
     "runtime.samples": None, "runtime.scores": {"names": ["failed", "distance"], "limit": 7},
 }  # fmt: skip

@@ -10,7 +10,6 @@ import toy
 from trainings import outputs
 from two_processes import run_in_two
 
-from figura.base.errors import UserError
 from figura.base.sampling import evenly_spaced
 from figura.dump import Dump
 from figura.engine.data import ValidationBatches
@@ -35,7 +34,7 @@ CHANGES = {
         "deviation": {"type": "test_online_scores.Error", "mode": "noisy", "target": "y"},
         "baseline": {"type": "test_online_scores.Error", "mode": "plain", "target": "y", "average": "mean_y"},
         "distance": {"type": "toy.Mean", "column": "loss.distance"},
-        "broken": {"type": "test_online_scores.Broken", "mode": "plain"},
+        "broken": {"type": "toy.Failing", "mode": "plain"},
         "absent": {"type": "test_online_scores.Absent", "mode": "plain"},
         "faulty": {"type": "test_online_scores.Faulty", "mode": "plain"},
     },
@@ -56,23 +55,12 @@ class Error(Score):
         return {"l1": bootstrap.estimate(np.array(errors)), "images": len(rows)}
 
 
-class Broken(Score):
-    def __init__(self, mode: str) -> None:
-        self.mode = mode
-
-    def __call__(self, dump, bootstrap):
-        raise UserError("there is nothing to judge")
-
-
-class Faulty(Broken):
+class Faulty(toy.Failing):
     def __call__(self, dump, bootstrap):
         return {"share": 0 / 0}
 
 
-class Absent(Score):
-    def __init__(self, mode: str) -> None:
-        self.mode = mode
-
+class Absent(toy.Failing):
     def __call__(self, dump, bootstrap):
         raise NotApplicableError("nobody is in two pictures")
 
