@@ -185,8 +185,8 @@ def compare_revisions(files: Sequence[Files], recipe_name: str, path: Path, scra
 def estimate(recipe: Recipe, dumps: Mapping[str, Dump], bootstrap: PairedBootstrap) -> tuple[Estimates, list[str]]:
     """Compute the headlines of `metrics.summary` from dumps with the same rows, by revision.
 
-    A headline that does not apply to the data, has no interval or is not finite, is left out with a line. One of few groups of
-    examples gets a line, too.
+    A headline that does not apply to the data, has no interval or is not finite, is left out with a line. One of few
+    groups of examples gets a line, too.
 
     Raises:
         UserError: a score has no such metric, or judged other groups in another dump.
