@@ -57,8 +57,9 @@ def type_of(model: Any) -> str:
 
 def settings_of(model: Any) -> dict[str, Any]:
     """Return the arguments of a network's constructor that differ from its defaults, as plain values."""
-    defaults = {name: one.default for name, one in inspect.signature(type(model)).parameters.items()}
-    return {name: _plain(value) for name, value in model.hyperparameters.items() if defaults.get(name) != value}
+    given = model.hyperparameters  # some of them say what the class is, and are no arguments: RealCUGAN's `scale`
+    own = inspect.signature(type(model)).parameters.items()
+    return {name: _plain(given[name]) for name, one in own if name in given and one.default != given[name]}
 
 
 def _plain(value: Any) -> Any:

@@ -2,6 +2,7 @@
 
 import sys
 from importlib import import_module
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -20,6 +21,7 @@ from figura.recipe.load import check_recipe
 from figura.recipe.schema import NetworkEntry
 from figura.recipe.types import NETWORK, build
 from figura.training.checkpoints import write_model
+from models.super_resolution.import_spandrel import settings_of
 
 SMALL = {
     "SPAN": {"num_in_ch": 3, "num_out_ch": 3, "upscale": 2, "feature_channels": 16},
@@ -91,6 +93,19 @@ def test_a_file_comes_in_and_computes_the_same(name, tmp_path, capsys):
     x = torch.rand(1, 3, 16, 16)
     with torch.no_grad():
         assert torch.equal(network(x), theirs(x))
+
+
+class Doubling(torch.nn.Module):
+    """Like RealCUGAN's: spandrel notes its scale, which is no argument."""
+
+    hyperparameters: ClassVar = {"scale": 2, "fast": False, "channels": 3, "pro": True}
+
+    def __init__(self, *, channels: int = 3, pro: bool = False) -> None:
+        super().__init__()
+
+
+def test_settings_are_arguments_alone():
+    assert settings_of(Doubling()) == {"pro": True}
 
 
 @pytest.mark.slow
