@@ -80,7 +80,7 @@ class VideoFrames:
     def check(self) -> None:
         """Raise UserError if the closed file has fewer frames than were added.
 
-        OpenCV does not report a full disk, nor an encoder that writes nothing, as VP8 of 4 x 4 pixels.
+        OpenCV does not report a full disk, nor an encoder that gets 0 kbit/s: OpenCV gives it 2 bits a pixel.
         """
         with no_stderr():
             video = cv2.VideoCapture(str(self._temporary), cv2.CAP_FFMPEG)
@@ -89,7 +89,8 @@ class VideoFrames:
         if frames < self.count:
             size = "" if self._last is None else f" of {self._last.shape[1]} x {self._last.shape[0]} pixels"
             written = f"{max(frames, 0)} of {self.count} frames{size} could be written"
-            raise UserError(f"{self.path}: {written}; is the disk full, or are they too small for the encoder?")
+            encoder = f"are they too small, or at {self.rate:.3g} a second too few, for the encoder?"
+            raise UserError(f"{self.path}: {written}; is the disk full, or {encoder}")
 
 
 @contextmanager

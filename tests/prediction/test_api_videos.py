@@ -202,7 +202,7 @@ def test_a_video_is_there_before_the_next_is_done(toys, tmp_path, monkeypatch):
 
 
 def test_a_video_that_cannot_be_written_costs_itself_alone(toys, tmp_path, capsys):
-    """VP8 of 4 x 4 pixels at this rate has less than 1 kbit/s, of which the encoder makes no frames."""
+    """OpenCV gives 2 bits to a pixel: 16 of them, 12.5 times a second, are 0 kbit/s, of which VP8 makes no frames."""
     for name in ("a", "z"):  # one is closed as soon as the next file is read, the other at the end
         write_video(tmp_path / f"{name}.avi", 3, (4, 4), codec="mp4v")
     cv2.imwrite(str(tmp_path / "b.png"), np.full((6, 9, 3), 50, np.uint8))
