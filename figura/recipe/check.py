@@ -31,6 +31,9 @@ from figura.recipe.types import (
     construct,
 )
 
+COLUMNS = ("mode", "index", "draw", "dataset")
+"""Of the rows of a dump, beside the numbers that are saved."""
+
 
 class RecipeCheck:
     """Runs all checks; each adds its errors to `errors` and continues."""
@@ -283,7 +286,7 @@ class RecipeCheck:
         self._files(evaluate)
 
     def _files(self, evaluate: Evaluate) -> None:
-        """Check that no two parts of a dump would write the same files (`Evaluation._save`)."""
+        """Check that no two parts of a dump would write the same files or columns (`Evaluation._save`)."""
         for part, names in (("modes", evaluate.modes), ("grids", evaluate.grids)):
             if "inputs" in names:
                 self.errors.add(f"evaluate.{part}.inputs", "`evaluate.inputs` has files of this name; choose another")
@@ -293,6 +296,10 @@ class RecipeCheck:
                 if mode.repeat > 1 or "records" in (mode.save[one], grid.save[one]):
                     told = f"the mode {name!r} has files of this name, too; give the grid another name"
                     self.errors.add(f"evaluate.grids.{name}.save.{one}", told)
+        forms = {"inputs": evaluate.inputs} | {f"modes.{name}.save": mode.save for name, mode in evaluate.modes.items()}
+        for key, saved in forms.items():
+            for one in [one for one in COLUMNS if saved.get(one) == "number"]:
+                self.errors.add(f"evaluate.{key}.{one}", f"a dump has a column {one!r} of its own; save another name")
 
     def _averaged(self) -> list[str]:
         """Return the names of the dataset that averages are of (`schema.Average`); none if datasets have errors."""
