@@ -56,6 +56,28 @@ def test_another_form_of_a_share_is_named(end: str | float) -> None:
         toy.checked(_shared(steps__painter__lr_schedule=SCHEDULE | {"end": end}))
 
 
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"data.train.ramps.jitter": "10%"}, r"data\.train\.ramps\.jitter: found '10%'; expected a number"),
+        ({"networks.painter.dropout": "10%"}, r"networks\.painter\.dropout: found '10%'; expected a number"),
+        ({"losses.distance.weight": "50%"}, r"losses\.distance\.weight: found '50%'; expected a number"),
+        ({"losses.distance.power": "50%"}, r"losses\.distance\.power: found '50%'; expected a number"),
+        ({"metrics.confidence": "95%"}, r"metrics\.confidence: found '95%'; expected a number"),
+    ],
+)
+def test_where_no_times_stand_a_share_is_no_number(changes: dict[str, str], said: str) -> None:
+    """`jitter: 10%` was 1.2 of 12 steps, a jitter of 1."""
+    with pytest.raises(UserError, match=said):
+        toy.checked(changes)
+
+
+def test_a_weight_of_data_and_of_a_loss_change_at_shares() -> None:
+    recipe = toy.checked({"data.train.ramps.schedule": SCHEDULE, "losses.square.schedule": SCHEDULE, "train.steps": 8})
+    entries = recipe.data.train["ramps"].schedule, recipe.losses["square"].schedule
+    assert [(one.arguments["start"], one.arguments["end"]) for one in entries if one] == [(1, 8), (1, 8)]
+
+
 def test_an_entry_whose_base_is_unknown_lacks_nothing_else() -> None:
     with pytest.raises(UserError, match=r"losses\.distance\.extends: unknown entry 'none'") as told:
         toy.checked({"losses.distance": {"extends": "none"}})
