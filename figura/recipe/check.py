@@ -71,8 +71,9 @@ class RecipeCheck:
         }
         self._losses()
         names = self.names.steps(self.recipe, injectors, self.training_only, train, validation)
-        if self.recipe.runtime.samples:
-            self.names.known(self.recipe.runtime.samples.names, names, "runtime.samples.names")
+        if (samples := self.recipe.runtime.samples) is not None:
+            batch = set[str]() if samples.split == "validation" else set[str].intersection(*train or [set()])
+            self.names.known(samples.names, names | batch, "runtime.samples.names")
         if (keep := self.recipe.train.keep) is not None:
             judged = {name for name, loss in self.recipe.losses.items() if loss.weight} - self.training_only
             known = {*judged, *self.recipe.callbacks}

@@ -1,12 +1,26 @@
 """Sample pictures of a training: after each evaluation, of the same examples, and nothing else changed by them."""
 
+from typing import ClassVar
+
 import cv2
 import numpy as np
+import pytest
 import toy
 from trainings import outputs
 
+from figura.base.errors import UserError
 from figura.live import listeners
 from figura.training.trainer import Trainer
+
+
+class Marked(toy.Ramps):
+    """Ramps with a picture that the validation data lack."""
+
+    names: ClassVar[tuple[str, ...]] = (*toy.Ramps.names, "mark")
+
+    def example(self, index, random):
+        found = super().example(index, random)
+        return found | {"mark": found["x"]}
 
 
 def trained(run, **runtime):
@@ -43,3 +57,14 @@ def test_a_training_sheet_shows_the_batch_as_the_network_got_it(run):
             cells = sheet[top : top + 96, :96, 0][12::24, 12::24].astype(int)
             levels = np.rint((batch["x"][row, 0].numpy().astype(np.float64).clip(-1, 1) + 1) * 127.5)
             assert np.abs(cells - levels).max() <= 1
+
+
+def test_a_name_of_training_batches_alone(run):
+    changes = {"data.train.ramps.type": "test_sample_sheets.Marked", "train.steps": 1}
+    samples = {"names": ["x", "mark"], "count": 2}
+    recipe = toy.checked(changes | {"runtime.samples": samples | {"split": "train"}})
+    Trainer(recipe, run, listeners=listeners(recipe)).fit()
+    sheet = cv2.imread(str(run / "live/samples/00000001-train.png"))
+    assert sheet.shape[1] == 2 * 96 + 4  # both pictures, and what is between them
+    with pytest.raises(UserError, match=r"runtime\.samples\.names: unknown name: nothing provides 'mark'"):
+        toy.checked(changes | {"runtime.samples": samples})
