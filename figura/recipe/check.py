@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from figura.base.error_collector import ErrorCollector
+from figura.base.errors import one_line
 from figura.injectors.forward import Forward
 from figura.interfaces import Injector, Schedule
 from figura.recipe.name_check import NameCheck
@@ -155,7 +156,10 @@ class RecipeCheck:
         plain = inspect.unwrap(base.add_param_group)  # as PyTorch wraps it, it imports the compiler: 2 s
         with patch.object(base, "add_param_group", plain):
             params: list[Any] = [{"params": [some]}] if grouped else [some]
-            construct(kind, arguments, OPTIMIZER, key, self.errors, params=params)
+            try:
+                construct(kind, arguments, OPTIMIZER, key, self.errors, params=params)
+            except RuntimeError as error:  # by which PyTorch refuses options that exclude each other
+                self.errors.add(key, one_line(f"{kind}: {error}"))
 
     def _rates(self, entry: Declaration, key: str) -> None:
         schedule, last = build_schedule(entry, key, self.errors), self.recipe.train.steps or 0
