@@ -62,7 +62,7 @@ def test_code_without_effect_is_recorded_and_states_go_on(project: Project) -> N
 
     project.commit("accepted")
     compared = project.run("figura", "compare", "HEAD~1", "HEAD", "--recipe", "pix2pix").stdout
-    assert "\nHEAD: same recipe, seed, code and data as another; left out\n" in f"\n{compared}"
+    assert "\nHEAD: by dvc.lock trained with the recipe, seed, code and data of another; left out\n" in f"\n{compared}"
     assert "\nHEAD: train@pix2pix accepted by replay of 16 iterations" in compared
     added = states(project) - before
     assert {name.partition("-")[0] for name in added} == {name.partition("-")[0] for name in before}

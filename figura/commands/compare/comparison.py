@@ -11,6 +11,7 @@ from figura.base.errors import UserError, nearest
 from figura.base.tables import Table
 from figura.commands.compare.matching import check_inputs, matched
 from figura.dump import Dump
+from figura.pipeline.lock import LOCK
 from figura.pipeline.revisions import Files, Revision, changes, read_revision, settings_of
 from figura.recipe.load import load_recipe
 from figura.recipe.schema import Headline, Recipe
@@ -150,7 +151,9 @@ def compare_revisions(files: Sequence[Files], recipe_name: str, path: Path, scra
     settings = settings_of(revisions)
     used = [one for setting in settings for one in setting]
     lines = [
-        f"{one.name}: same recipe, seed, code and data as another; left out" for one in revisions if one not in used
+        f"{one.name}: by {LOCK} trained with the recipe, seed, code and data of another; left out"
+        for one in revisions
+        if one not in used
     ]
     lines += [line for one in revisions for line in one.accepted]
     if len(used) < 2:
