@@ -36,36 +36,47 @@ def log_curves(path: Path) -> dict[str, Points]:
     """Return the curves in a live log: of every so many iterations losses, weights, rates, scores, speed; {} without.
 
     `validation_batch.*` are losses of the last validation batch. A resumed process repeats the steps after its resume
-    point, a fresh one all steps; they replace the earlier ones. Lines that are no records, such as a half-written one,
-    are left out.
+    point, a fresh one all steps; they replace the earlier ones, also those of a loss that the new recipe lacks. Lines
+    that are no records, such as a half-written one, are left out.
     """
     try:
         lines = read_bytes(path).split(b"\n")
     except UserError:
         return {}
     curves: dict[str, Points] = {}
+    begins = False
     for line in lines:
         try:
             record = json.loads(line)
         except (ValueError, RecursionError):
             continue
         if isinstance(record, dict):
-            _add(curves, record)
-    return {name: thin(*curve) for name, curve in curves.items()}
+            begins |= "process" in record
+            begins &= not _add(curves, record, begins)
+    return {name: thin(*curve) for name, curve in curves.items() if curve[0]}
 
 
-def _add(curves: dict[str, Points], record: Mapping[str, Any]) -> None:
+def _add(curves: dict[str, Points], record: Mapping[str, Any], begins: bool) -> bool:
+    """Add a record, the first of its process if `begins`; return whether it has a step."""
     step = record.get("step")
     if not isinstance(step, int | float) or not 0 <= step <= LAST:
-        return
+        return False
+    for earlier in curves.values() if begins else ():
+        _cut(*earlier, step)
     for key, value in record.items():
         head, _, name = key.partition(".")
         curve = f"validation_batch.{name}" if head == "validation" else key if head in LOGGED else None
         if curve is None or type(value) not in (int, float) or abs(value) > sys.float_info.max:
             continue
         steps, values = curves.setdefault(curve, ([], []))
-        while steps and steps[-1] >= step:
-            steps.pop()
-            values.pop()
+        _cut(steps, values, step)
         steps.append(int(step))
         values.append(float(value))
+    return True
+
+
+def _cut(steps: list[int], values: list[float], step: float) -> None:
+    """Remove the points of a curve from a step on."""
+    while steps and steps[-1] >= step:
+        steps.pop()
+        values.pop()

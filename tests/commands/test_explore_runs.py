@@ -205,6 +205,18 @@ def test_curves_grow_and_lines_that_are_no_records_are_left_out(tmp_path):
         assert run_curves.curves_of(run)["train.L1"] == (steps, pytest.approx(values))
 
 
+def test_curves_of_an_earlier_training_end_where_the_next_one_begins(tmp_path):
+    begins = {"process": {}}
+    first = [begins, *({"step": step, "train.total": 9.0, "train.gone": 9.0} for step in (2, 4, 6, 8))]
+    resumed = [begins, {"step": 6, "train.total": 5.0}]
+    log = tmp_path / "log.jsonl"
+    log.write_text("".join(json.dumps(one) + "\n" for one in [*first, *resumed]))
+    assert live_log.log_curves(log) == {"train.total": ([2, 4, 6], [9.0, 9.0, 5.0]), "train.gone": ([2, 4], [9.0, 9.0])}
+    fresh = [begins, {"step": 2, "train.total": 1.0}]
+    log.write_text("".join(json.dumps(one) + "\n" for one in [*first, *fresh]))
+    assert live_log.log_curves(log) == {"train.total": ([2], [1.0])}
+
+
 def test_sheets_and_output(tmp_path):
     folder = write_run(tmp_path, "toy")
     (folder / "live/samples/00000020-train.png").touch()
