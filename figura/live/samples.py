@@ -39,6 +39,14 @@ class SampleSheets(Listener):
         self._warned: set[str] = set()
         self.forms = dict.fromkeys(settings.names, "image") | forms_of(recipe)
 
+    def on_start(self, training: Any) -> None:
+        """Remove the sheets of iterations that this training will repeat, or not reach."""
+        if training.accelerator.is_main_process:
+            for path in (training.scratch / "live/samples").glob(f"{'[0-9]' * 8}*.png"):
+                if int(path.name[:8]) > training.iteration:
+                    with training.reporter.writing(str(path)):
+                        path.unlink()
+
     def on_iteration(self, training: Any, evaluated: bool) -> None:
         """Draw every `every` iterations and at the end, or by default after each evaluation."""
         due = training.iteration % self.every == 0 or training.iteration == training.last if self.every else evaluated

@@ -45,6 +45,16 @@ def test_sheets_of_validation_and_training_change_no_output(run):
     assert outputs(run / "with") == outputs(run / "both") == outputs(run / "without")
 
 
+def test_sheets_of_an_earlier_training_are_gone(run):
+    (run / "live/samples").mkdir(parents=True)
+    for name in ("00000000.png", "00000500.png", "00000500-train.png", "my notes.png"):
+        (run / "live/samples" / name).touch()
+    trained(run, samples={"names": ["x"], "count": 1, "every": 12})
+    assert sorted(path.name for path in (run / "live/samples").iterdir()) == [
+        "00000000.png", "00000012.png", "my notes.png"
+    ]  # fmt: skip
+
+
 def test_a_training_sheet_shows_the_batch_as_the_network_got_it(run):
     recipe = toy.checked({"runtime.samples": {"names": ["x"], "count": 2, "every": 1, "split": "train"}})
     trainer = Trainer(recipe, run, listeners=listeners(recipe))
