@@ -34,7 +34,8 @@ def settings_of(grid: Sequence[str], recipe: str, file: Path) -> Settings:
         run = [f"{path}:{text}" for path, texts in by_file.items() for text in texts]
         shown = [one.removeprefix(f"{file}:") for one in run]
         seeds = settings.setdefault(" ".join(one for one in shown if not one.startswith(f"{SEED}=")), {})
-        name = short_name(re.sub(r"[^\w.,=+-]+", "_", "-".join(["race", recipe, *shown])))
+        # Git refuses names with two dots in a row, or one at the end
+        name = short_name(re.sub(r"[^\w.,=+-]+|\.(?=\.|$)", "_", "-".join(["race", recipe, *shown])))
         if any(name in others for others in settings.values()):
             raise UserError(f"-S: {' '.join(shown)} stands twice")
         seeds[name] = run

@@ -1,6 +1,7 @@
 """`figura race`: which settings there are, which of them stop at a rung, and what is refused."""
 
 import shutil
+import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -103,6 +104,13 @@ def test_a_grid_is_crossed_and_seeds_belong_to_their_setting():
         ]
         for seed in (1, 2)
     }
+
+
+def test_git_takes_the_names_of_experiments():
+    for grid in ("losses.caf.weight=1.,2.", "networks.network.backbone.file=../a..b,c"):
+        for seeds in settings_of([grid], "pose", POSE).values():
+            for name in seeds:
+                subprocess.run(["git", "check-ref-format", f"refs/exps/{name}"], check=True)
 
 
 @pytest.mark.parametrize("file", ["params.yaml", "recipes/pix2pix.yaml", "recipes/super_resolution.yaml", str(POSE)])
