@@ -122,12 +122,12 @@ def with_data(root: Path, recipes: list[str], found: "Found") -> tuple[list[str]
     text = f"  {name}:\n" + "".join(f"    {key}: {in_one_line(value)}\n" for key, value in keys.items())
     text += f"    {found.kind}: {section}\n".replace(": \n", ":\n")
     recipe, lines = files[params], [*found.seen, f"recipe: {recipes[0]}, {params}"]
-    own = re.search(r"^    crop_size: (\d+)", recipe, re.MULTILINE)
-    if own and found.side:
+    own = re.search(r"^    (crop_size|size): (\d+)", recipe, re.MULTILINE)
+    if own and found.side and (own[1] == "crop_size" or found.side < int(own[2])):  # size: of patches
         size = fitting(found.side)
-        recipe = re.sub(r"^(    crop_size: )\d+", rf"\g<1>{size}", recipe, flags=re.MULTILINE)
-        longer = f" (a step takes {(size / int(own[1])) ** 2:.0f} times as long as at {own[1]})"
-        lines.append(f"data.common.crop_size: {size}" + (longer if size > int(own[1]) else ""))
+        recipe = re.sub(rf"^(    {own[1]}: )\d+", rf"\g<1>{size}", recipe, flags=re.MULTILINE)
+        longer = f" (a step takes {(size / int(own[2])) ** 2:.0f} times as long as at {own[2]})"
+        lines.append(f"data.common.{own[1]}: {size}" + (longer if size > int(own[2]) else ""))
     if found.direction:
         recipe = re.sub(r"^(    direction: )\w+", rf"\g<1>{found.direction}", recipe, flags=re.MULTILINE)
         lines.append(f"data.common.direction: {found.direction}")

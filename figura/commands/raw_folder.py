@@ -49,8 +49,8 @@ class Found(NamedTuple):
     """What a folder holds.
 
     `source` is the folder, or the one in it that has everything; `kind` and `section` are those of its dataset,
-    `recipe` is one for it. `seen` are lines about it. `side` is the usual shorter side of pictures in pixels, where
-    recipes use whole ones; `direction` is that of pairs, if one side looks like a label map.
+    `recipe` is one for it. `seen` are lines about it. `side` is the usual shorter side of pictures in pixels;
+    `direction` is that of pairs, if one side looks like a label map.
     """
 
     source: Path
@@ -303,7 +303,7 @@ def _of_singles(folder: Path, names: dict[str, str], files: dict[str, list[Path]
             f"they lie in {' and '.join(inside)}: if files of the same names are pairs, or if one is to be turned into "
             "the other, name the folders A and B"
         )
-    return Found(folder, "images", names | _shares(folder, counts), "super_resolution", tuple(lines))
+    return Found(folder, "images", names | _shares(folder, counts), "super_resolution", tuple(lines), _side(sizes))
 
 
 def _of_video(path: Path, video: Path) -> UserError:
