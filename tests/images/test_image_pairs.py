@@ -13,9 +13,9 @@ from pictures_by_hand import bytes_of, noise, write
 from figura.base.errors import UserError
 from figura.base.files import sha256
 from figura.base.manifest import read_manifest
-from figura.base.yaml12 import read_yaml
 from figura.formats.pair_files import Fault, Loaded, Pair, find_pairs, load_pair, with_channels
 from figura.preparation.outcome import write_manifest
+from figura.recipe.expansion import read_recipe
 from models.images.argument_types import crop_and_load
 from models.images.pairs import ImagePairs, resized
 
@@ -265,9 +265,10 @@ SHIPPED = {
 
 @pytest.mark.parametrize("side", [64, 128, 256])
 @pytest.mark.parametrize("file", SHIPPED)
-def test_one_number_changes_the_resolution_of_a_recipe(file, side):
+def test_one_number_changes_the_resolution_of_a_recipe(file, side, monkeypatch):
     crop, load = SHIPPED[file]
-    data = read_yaml(Path(__file__).parents[2] / f"recipes/{file}.yaml")["data"]
+    monkeypatch.chdir(Path(__file__).parents[2])
+    data = read_recipe(Path(f"recipes/{file}.yaml"))["data"]
     (entry,) = data["train"].values()
     assert crop_and_load(data["common"]["crop_size"], entry["load_size"]) == ((crop, crop), (load, load))
     assert crop_and_load(side, entry["load_size"])[1] == pytest.approx((side * load / crop,) * 2, abs=0.51)
