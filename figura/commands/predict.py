@@ -61,7 +61,7 @@ def _predict(args: argparse.Namespace, predictor: "Predictor") -> None:
     from tqdm import tqdm
 
     from figura.prediction.files import ResultFiles
-    from figura.prediction.inputs import count_photos, find_files, read_photos
+    from figura.prediction.input_files import count_photos, find_files, read_photos
     from figura.prediction.tiles import Tiling, tiled_results
 
     recipe, predict = predictor.trained.recipe, predictor.trained.predict

@@ -89,7 +89,7 @@ class Predictor:
         Raises:
             UserError: an image is unusable (or with `skip`, all are); nothing is returned.
         """
-        from figura.prediction.inputs import photos_from, refuse
+        from figura.prediction.input_files import photos_from, refuse
 
         faults = list[str]()
         runner = self.start(faults.append if skip else refuse, batch_size=batch_size, workers=workers)
@@ -114,7 +114,7 @@ class Predictor:
         `skip`, skipped images cause warnings; without, results of earlier images are yielded before the error is
         raised.
         """
-        from figura.prediction.inputs import photos_from, refuse
+        from figura.prediction.input_files import photos_from, refuse
 
         faults = list[str]()
         runner = self.start(faults.append if skip else refuse, batch_size=batch_size, workers=workers)
@@ -136,7 +136,7 @@ class Predictor:
                 full-frame picture.
         """
         from figura.dump import writing
-        from figura.prediction.inputs import File, count_photos, read_photos
+        from figura.prediction.input_files import File, count_photos, read_photos
         from figura.prediction.video import check_video_name, video_file
 
         source, target, faults = Path(video), Path(output), list[str]()

@@ -24,7 +24,7 @@ from figura.base.exit_status import run
 from figura.base.yaml12 import read_yaml, to_yaml
 from figura.commands.predict import main
 from figura.prediction import runner
-from figura.prediction.inputs import photos_from
+from figura.prediction.input_files import photos_from
 from figura.prediction.model import Device
 from figura.prediction.predictor import Predictor, load
 

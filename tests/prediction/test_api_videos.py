@@ -15,7 +15,7 @@ from figura.base.exit_status import run
 from figura.base.pictures import VIDEOS
 from figura.commands.predict import main
 from figura.prediction import files
-from figura.prediction.inputs import find_files, read_photos
+from figura.prediction.input_files import find_files, read_photos
 from figura.prediction.predictor import load
 from figura.prediction.video import CODECS, video_file
 

@@ -41,7 +41,8 @@ from figura.commands.import_weights.tensor_files import read_content, tensors_of
 from figura.engine.build import build_networks
 from figura.engine.weights import load_weights
 from figura.formats.coco import KEYPOINTS
-from figura.prediction.inputs import Photo, find_files
+from figura.prediction.input_files import find_files
+from figura.prediction.inputs import Photo
 from figura.preparation.datasets import read_dataset
 from figura.recipe.load import load_recipe
 from figura.recipe.schema_check import check_schema
