@@ -15,7 +15,7 @@ from figura.base.files import read_text
 from figura.base.yaml12 import read_yaml
 from figura.commands import parser_of
 from figura.pipeline.accepted import acceptances, manifests_in
-from figura.pipeline.calls import check_repository, status
+from figura.pipeline.calls import check_repository, skipped, status
 from figura.pipeline.causes import causes
 from figura.pipeline.dag import PIPELINE, Instance, entries, instances, no_pipeline
 from figura.pipeline.lock import Lock, read_lock
@@ -43,11 +43,9 @@ def main(arguments: list[str]) -> None:
     reported = [one for one in chosen if one.name in stale]
     for instance in reported:
         print(printable("\n".join(lines(instance, stale[instance.name], lock, known))))
-    names = {one.name for one in known}
-    # those of other files, `a/dvc.yaml:b` and `a.dvc`, are not run
-    others = [one for one in stale if not asked and one not in names and ":" not in one and one[-4:] != ".dvc"]
-    for name in others:  # of a form that `instances` skips
-        print(printable(f"{name} would run: `dvc status {name}` says why"))
+    others = [] if asked else list(skipped(stale, {one.name for one in known}))
+    for line in others:
+        print(printable(line))
     if not reported and not others:
         print("nothing would run" if not asked else f"{', '.join(asked)}: would not run")
     for name, accepted in acceptances(lock).items():

@@ -5,7 +5,7 @@ import os
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +39,16 @@ def status(stages: Sequence[str]) -> dict[str, list[Any]]:
     """Return what `dvc status` says of each of these stages, or of all. Raises UserError if DVC fails."""
     found: dict[str, list[Any]] = json.loads(output("status", "--json", *stages) or "{}")
     return found
+
+
+def skipped(stale: Iterable[str], known: Collection[str]) -> Iterator[str]:
+    """Yield a line for each stage that would run and has a form that `dag.instances` skips.
+
+    Those of other files, `a/dvc.yaml:b` and `a.dvc`, do not run.
+    """
+    for name in stale:
+        if name not in known and ":" not in name and not name.endswith(".dvc"):
+            yield f"{name} would run: `dvc status {name}` says why"
 
 
 def commit(stage: str) -> None:
