@@ -43,8 +43,9 @@ class WeightFile:
         stated = path.resolve().name if source == "hub" else ""  # the hub's cache names large files by checksum
         expected = sha256 or (stated if re.fullmatch("[0-9a-f]{64}", stated) else None)
         if expected and (actual := sha256_of(path)) != expected.lower():
+            place = path.resolve()  # in the hub's cache, `path` is a link
             raise UserError(
-                f"{self.what}: {path} has SHA-256 {actual}, expected {expected}; delete it and fetch it again"
+                f"{self.what}: {place} has SHA-256 {actual}, expected {expected}; delete it and fetch it again"
             )
         return path
 
@@ -81,7 +82,7 @@ class WeightFile:
         endpoint = os.environ.get("HF_ENDPOINT")
         try:
             return Path(hf_hub_download(self.repository, FILE, endpoint=endpoint))
-        except (OSError, ValueError) as error:
+        except Exception as error:  # those of an HTTP client among them
             where = endpoint or "the hub"
             raise self._error(f"{self.repository} could not be fetched from {where} ({error})") from error
 

@@ -216,9 +216,14 @@ def test_hub(tmp_path, monkeypatch):
             if said is None:
                 assert published.locate("hub", checksum(path)).read_bytes() == b"weights"
                 continue
-            with pytest.raises(UserError, match=said):
+            with pytest.raises(UserError, match=said) as told:
                 published.locate("hub")
+            if place == "":  # the hub's cache names a file by a link; without the file it is fetched again
+                assert f"blobs/{stated} has SHA-256" in str(told.value)
         server.shutdown()
+    monkeypatch.setenv("HF_ENDPOINT", "hub.example")  # the HTTP client's error is neither OSError nor ValueError
+    with pytest.raises(UserError, match=r"could not be fetched from hub\.example"):
+        published.locate("hub")
 
 
 # --- the perceptual distance, a score ---
