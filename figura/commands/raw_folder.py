@@ -264,7 +264,8 @@ def _others(folder: Path) -> str:
     others = Counter[str]()
     for _ in picture_files(folder, others):
         pass
-    return f"{left_out_line(others)}: convert pictures to JPEG or PNG" if others else "bring data there"
+    cure = "convert pictures to JPEG or PNG, unpack archives"
+    return f"{left_out_line(others)}: {cure}" if others else "bring data there"
 
 
 def _left_out(folder: Path) -> list[str]:

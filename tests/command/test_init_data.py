@@ -305,6 +305,7 @@ def test_a_project_on_real_data(folder: str, capsys: pytest.CaptureFixture[str])
     [
         (lambda folder: None, r"no pictures \(.*\) and no annotations; bring data there"),
         (lambda folder: (folder / "a.HEIC").write_bytes(b"1"), r"no pictures .*; left out: 1 files of .heic: convert"),
+        (lambda folder: (folder / "a.zip").touch(), r"no pictures .*; left out: 1 files of .zip: .*, unpack archives"),
         (lambda folder: pictures(folder, 1), "found 1, and training needs at least 20 pictures, or pairs"),
         (video, r"my clip\.mp4 is a video, .*: `ffmpeg -i 'mine/my clip\.mp4' -r 1 'my clip_%05d\.jpg'` writes one a"),
         (mixture, "YOLO's data.yaml: .*; and COCO's JSON: .*: name a folder that has one of them"),
