@@ -18,6 +18,8 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--prune", type=float, metavar="GB", help="keep at most this much; 0 removes all")
     parser.add_argument("--queue", action="store_true", help="say what the queued experiments will train")
     args = parser.parse_args(arguments)
+    if args.prune is not None and not args.prune >= 0:
+        parser.error(f"argument --prune: found {args.prune:g}; expected gigabytes, 0 or more")
 
     if args.queue:
         from figura.commands.state_tables import planned, queued  # imports PyTorch

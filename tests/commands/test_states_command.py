@@ -36,6 +36,9 @@ def test_the_table_and_pruning(store, tmp_path, capsys):
     assert newer.split()[:2] == ["1,200", "0.4"]
     assert older.split()[:5] == ["vunet", "kl-1", "params.yaml", "400", "0.4"]
     assert total.startswith("2 states of 0.8 MB, at most ")
+    with pytest.raises(SystemExit):
+        states.main(["--prune", "-1"])
+    assert "argument --prune: found -1; expected gigabytes" in capsys.readouterr().err
     states.main(["--prune", "0.0005"])
     assert capsys.readouterr().out.startswith("removed 1 states of 0.4 MB\n")
     assert [one.iteration for one in store.states()] == [1200]
