@@ -136,8 +136,7 @@ def _rates(t: Translation) -> None:
     if chosen is schedules["plateau"]:
         t.leave("--lr_policy", "a rate that follows the loss would not resume exactly; here it is constant")
     for step in ("G", "D"):
-        keys = ("--lr_policy", "--n_epochs", "--n_epochs_decay", "--lr_decay_iters")
-        t.set(f"steps.{step}.lr_schedule", chosen, *keys)
+        t.set(f"steps.{step}.lr_schedule", chosen, "--lr_policy", "--n_epochs", "--n_epochs_decay", "--lr_decay_iters")
     t.set("train.steps", end, "--n_epochs", "--n_epochs_decay")
     t.set("train.evaluate_every", t.epochs(5, batch))
     t.set("runtime.checkpoint_every", t.epochs(t.get("--save_epoch_freq", 5), batch), "--save_epoch_freq")

@@ -101,8 +101,8 @@ def translated(source: str, examples: int | None, output: Path) -> Translation:
     line = one_line(source.replace("\\\n", " "))
     assigns = systems[kind].assigns & given.keys()
     values = overrides(given, content, own) | assigned(word for option in assigns for word in given[option])
-    translation = Translation(systems[kind], tables[kind], line, values, output, examples)
-    translation.program = program.removeprefix("openpifpaf.")
+    program = program.removeprefix("openpifpaf.")
+    translation = Translation(systems[kind], tables[kind], line, values, output, examples, program)
     translation.read(*naming, *assigns)
     if before:
         translation.remarks.append(f"in front of the command, and not taken over: {' '.join(before)}")

@@ -5,6 +5,7 @@ import re
 import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import chdir
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,34 +17,30 @@ from figura.recipe.expansion import read_recipe
 from figura.systems import PROJECT
 
 
+@dataclass
 class Translation:
-    """What one source says, and the recipe that says the same.
+    """What one source says, and the recipe that says the same."""
 
-    Args:
-        system: whose configuration it is.
-        keys: the table of the system.
-        source: of the configuration, for messages.
-        given: its values, by dotted key or option.
-        output: the recipe to write.
-        examples: pictures of the training data, by which epochs become steps; None if not known.
-    """
-
-    def __init__(
-        self, system: System, keys: Table, source: str, given: Mapping[str, Any], output: Path, examples: int | None
-    ) -> None:
-        self.system, self.keys, self.source, self.given = system, keys, source, dict(given)
-        self.output, self.examples = output, examples
-        self.program = ""
-        """What a command line starts; empty for a file."""
-        self.recipe: dict[str, Any] = {}
-        self.comments: dict[str, str] = {}
-        self.data: dict[str, Any] = {}
-        """Entries of `datasets` in data/params.yaml."""
-        self.commands: dict[str, str] = {}
-        """What to run, by what it takes the place of."""
-        self.remarks: list[str] = []
-        self.taken: set[str] = set()
-        self.left: dict[str, str] = {}
+    system: System
+    keys: Table
+    source: str
+    """Of the configuration, for messages."""
+    given: dict[str, Any]
+    """Its values, by dotted key or option."""
+    output: Path
+    examples: int | None
+    """Pictures of the training data, by which epochs become steps; None if not known."""
+    program: str = ""
+    """What a command line starts; empty for a file."""
+    recipe: dict[str, Any] = field(default_factory=dict)
+    comments: dict[str, str] = field(default_factory=dict)
+    data: dict[str, Any] = field(default_factory=dict)
+    """Entries of `datasets` in data/params.yaml."""
+    commands: dict[str, str] = field(default_factory=dict)
+    """What to run, by what it takes the place of."""
+    remarks: list[str] = field(default_factory=list)
+    taken: set[str] = field(default_factory=set)
+    left: dict[str, str] = field(default_factory=dict)
 
     def get(self, key: str, default: Any = None) -> Any:
         """Return the value of a key, which counts as read, or the default there.
