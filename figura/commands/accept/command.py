@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from figura.base.errors import UserError, printable
-from figura.base.files import git, md5
+from figura.base.files import md5
 from figura.commands import parser_of
 from figura.commands.why import chosen_stages, lines, only_code
 from figura.pipeline.accepted import Acceptance, acceptances, manifests_in, write
@@ -31,6 +31,7 @@ from figura.pipeline.calls import commit as record
 from figura.pipeline.dag import Instance
 from figura.pipeline.lock import read_lock
 from figura.pipeline.manifests import KEPT, refresh
+from figura.training.process_record import process_record
 
 if TYPE_CHECKING:
     from figura.commands.accept.sides import Worktrees
@@ -96,7 +97,8 @@ def _accept(instance: Instance, count: int, worktrees: "Worktrees") -> Acceptanc
     if md5(manifest.read_bytes()) != now or not only_code(instance, said, lock):  # new settings would be recorded, too
         raise UserError("its code, settings or data have changed meanwhile; try again")
     record(instance.name)
-    at = (git("describe", "--always", "--dirty= with changes", "--abbrev=12", "--exclude=*") or "none").strip()
+    here = process_record()
+    at = f"{here['commit'] or 'none':.12}{' with changes' if here['changed_files'] else ''}"
     made, made_by = (earlier.made, earlier.made_by) if earlier else (before, commit)
     accepted = Acceptance(instance.name, now, made, made_by, at, replayed)
     write(acceptances(read_lock()) | {instance.name: accepted})
