@@ -18,7 +18,7 @@ from figura.base.links import real_path
 from figura.formats.exports import OF_COUNT, Entry, Export, entry_of
 from figura.formats.keypoint_sets import SETS
 from figura.formats.pair_files import SUFFIXES
-from figura.formats.records import UnusableError, is_finite
+from figura.formats.records import UnusableError, is_finite, whole_number
 
 _LARGEST = 1 << 24  # bytes of data.yaml, of a label or of a list of pictures
 _MOST_JOINTS = 1 << 10
@@ -90,7 +90,7 @@ def _content(path: Path) -> dict[str, Any]:
         raise UserError(f"{path}: no readable YAML: {' '.join(str(error).split())[:200]}") from None
     if not isinstance(content, dict):
         raise UserError(f"{path}: a map with names, train and val is needed; found {repr(content)[:80]}")
-    return content
+    return {key.lower() if str(key).lower() in SPLITS else key: value for key, value in content.items()}
 
 
 def _misspelt(path: Path, content: dict[str, Any]) -> list[str]:
@@ -109,9 +109,10 @@ def _names(path: Path, names: Any, count: Any) -> dict[int, str]:
     if names is None and type(count) is int and 0 < count <= _MOST_JOINTS:
         return {0: "person"} if count == 1 else {number: f"class_{number}" for number in range(count)}
     known = dict(enumerate(names)) if isinstance(names, list) else names
-    if not isinstance(known, dict) or not known or any(type(number) is not int for number in known):
+    known = {whole_number(number): name for number, name in known.items()} if isinstance(known, dict) else {}
+    if not known or None in known:
         raise UserError(f"{path}: names: the classes are needed, a list or `0: person`; found {repr(names)[:80]}")
-    return {number: str(name) for number, name in known.items()}
+    return {number: str(name) for number, name in known.items() if number is not None}
 
 
 def _joints(
@@ -154,7 +155,7 @@ def _pictures(path: Path, root: Path, content: dict[str, Any], key: str) -> Iter
     if isinstance(content.get("path"), str):
         bases.insert(0, path.parent / content["path"])
     for one in several:
-        place = _place(str(one).replace("\\", "/"), bases, root)
+        place = next((place for name in _readings(str(one)) if (place := _place(name, bases, root))), None)
         if place is None:
             raise UserError(
                 f"{path}: {key}: no folder {str(one)[:200]} below {root}; paths count from `path`, or from the folder "
@@ -169,6 +170,14 @@ def _pictures(path: Path, root: Path, content: dict[str, Any], key: str) -> Iter
         for file in files:
             if not any(part.startswith(".") for part in file.relative_to(root).parts):
                 yield file.relative_to(root).as_posix()
+
+
+def _readings(name: str) -> Iterator[str]:
+    """Yield a folder's path, and of an absolute one, which may be another machine's, its last two parts or more."""
+    yield (name := name.replace("\\", "/"))
+    drive, *parts = PurePosixPath(name).parts or ("",)
+    if drive == "/" or drive.endswith(":"):
+        yield from ("/".join(parts[first:]) for first in range(len(parts) - 1))
 
 
 def _listed(line: str, bases: list[Path], root: Path) -> Path:

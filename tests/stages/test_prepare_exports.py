@@ -188,6 +188,22 @@ def test_yolo_as_windows_writes_it():
     assert len(load("train")["annotations"]) == 1
 
 
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("  0: dog", '  "0": dog'),
+        ("train: images/train\nval:", "Train: images/train\nValidation:"),  # CVAT's subsets
+        ("images/", "/content/my set/images/"),  # labelme2yolo, notebooks
+        ("images/", "C:\\Users\\me\\set\\images\\"),
+    ],
+)
+def test_data_yaml_of_other_tools_and_machines(old, new):
+    write_yolo(POSE.replace(old, new))
+    prepare_with(annotations="data.yaml")
+    assert [len(load("train")[section]) for section in ("images", "annotations")] == [2, 1]
+    assert [len(load("validation")[section]) for section in ("images", "annotations")] == [1, 0]
+
+
 def test_a_picture_listed_twice_by_yolo_has_its_people_once():
     write_yolo(POSE.replace("images/train", "train.txt"))
     write("train.txt", "images/train/a.png\n./images/train/a.png\n")
