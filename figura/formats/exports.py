@@ -13,6 +13,7 @@ YOLO's folders are in `figura.formats.yolo`.
 
 import os
 import re
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -25,7 +26,15 @@ from figura.base.errors import UserError
 from figura.base.file_kinds import HEAD, kind_of
 from figura.base.files import open_regular, read_json
 from figura.base.links import real_path
-from figura.formats.coco import KEYPOINTS, read_elements, read_head, read_pairs, read_records
+from figura.formats.coco import (
+    KEYPOINTS,
+    categories_by_id,
+    file_name_of,
+    read_elements,
+    read_head,
+    read_pairs,
+    read_records,
+)
 from figura.formats.keypoint_sets import SETS
 from figura.formats.records import Size, UnusableError, is_finite, whole_number
 
@@ -479,8 +488,10 @@ def _coco(files: list[Path], path: Path, title: str, predicted: bool) -> Export:
     for file, categories in zip(files[1:], others, strict=True):
         if categories != first:
             raise UserError(f"{file}: categories: not those of {files[0].name}; the files of a folder have the same")
-    known = {one["id"]: one for one in first if isinstance(one, dict) and type(one.get("id")) is int}
-    joints: list[Any] = next((one["keypoints"] for one in known.values() if isinstance(one.get("keypoints"), list)), [])
+    known = categories_by_id(files[0], first)
+    joints: list[Any] = next(
+        (has for one in known.values() if isinstance(has := one.get("keypoints"), list) and has), []
+    )
     named = tuple({**one, "name": str(one.get("name"))} for one in known.values())
     entries = partial(entries_of_coco, files, path if path.is_dir() else path.parent, predicted)
     return Export(path, title, entries, tuple(map(str, joints)), named, predicted)
@@ -494,22 +505,40 @@ def _split_of(file: Path) -> str | None:
     return None
 
 
+def _key(record: Any, key: str) -> int | str | None:
+    """Return an id: a whole number where it is one without loss, else a text; None for neither."""
+    (value,) = _values(record, key)
+    number = whole_number(value)
+    return number if number is not None else value if isinstance(value, str) else None
+
+
+def _name(image: Any) -> str | None:
+    """Return an image's file name; None without one, or for what is no image."""
+    name = file_name_of(image) if isinstance(image, dict) else None
+    return name if isinstance(name, str) else None
+
+
 def entries_of_coco(files: list[Path], folder: Path, predicted: bool = False) -> Iterator[Entry]:
     """Yield the images and annotations of COCO files below a folder; of `predicted` ones, the keys of a result."""
     for file in files:
         images: dict[Any, tuple[str, Size | None]] = {}
         title = file.relative_to(folder).as_posix()
+        names = defaultdict[Any, set[Any]](set)
         for one in read_records(file, "images"):
-            number, name, labeled = _values(one, "id", "file_name", "is_labeled")
-            if type(number) is not int or not isinstance(name, str):
+            names[_key(one, "id")].add(_name(one))
+        for one in read_records(file, "images"):
+            number, name, (labeled,) = _key(one, "id"), _name(one), _values(one, "is_labeled")
+            if number is None or not isinstance(name, str):
                 yield Entry("", UnusableError("image of another form", repr(one)[:80]), title)
+            elif len(names[number]) > 1:
+                yield Entry("", UnusableError("images of the same id", str(number)[:80]), title)
             elif labeled is None or labeled:  # PoseTrack labels some frames of a video; the others show people, too
                 images[number] = name, _size(one)
                 own = {key: value for key, value in one.items() if key not in ("id", "file_name", "width", "height")}
                 yield Entry(name, None, size=_size(one), image=own)
         for one in read_records(file, "annotations") if "annotations" in read_head(file)[1] else ():
-            number, of = _values(one, "id", "image_id")
-            if type(of) is not int or of not in images:
+            (number,), of = _values(one, "id"), _key(one, "image_id")
+            if of not in images:
                 yield Entry("", UnusableError("annotation without image", repr(one)[:80]), title)
             else:
                 record = {key: value for key, value in one.items() if key not in ("id", "image_id")}

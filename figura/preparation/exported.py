@@ -120,12 +120,20 @@ def _check_usable(
 
 
 def _categories(export: Export, joints: Joints) -> list[dict[str, Any]]:
-    """Return the categories with the dataset's joints; what else they say of joints is of the export's order."""
-    told: dict[str, Any] = {}
+    """Return the categories with the dataset's joints; what else they say of joints is of the export's order.
+
+    Of categories that name joints, those with the export's get them; others stay as they are, or without if it moves.
+    """
+    named, told = any(one.get("keypoints") for one in export.categories), dict[str, Any]()
+    if named and not joints.moved:
+        return [dict(one) for one in export.categories]
     if joints.names:
         told["keypoints"] = list(joints.names)
         if export.flip and len(export.flip) == len(joints.names):
             pairs = enumerate(export.flip)
             told["flip"] = {joints.names[one]: joints.names[other] for one, other in pairs if one < other}
     kept = ("id", "name") if joints.moved else None
-    return [{key: one[key] for key in kept or one} | told for one in export.categories]
+    return [
+        {key: one[key] for key in kept or one} | (told if not named or one.get("keypoints") == [*export.joints] else {})
+        for one in export.categories
+    ]

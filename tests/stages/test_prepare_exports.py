@@ -502,6 +502,44 @@ def test_a_folder_of_coco_files_as_posetrack_has():
     assert [(one["id"], one["name"], one["keypoints"]) for one in categories] == [(1, "person", joints)]
 
 
+@pytest.mark.parametrize("order", [1, -1])
+@pytest.mark.parametrize("stated", [(), ("nose", "tail", "ear")])
+def test_categories_without_joints_in_a_folder_of_coco_files(order, stated):
+    """CVAT writes an empty list of joints to the labels that have none."""
+    write_pictures("a.png")
+    dog = {"id": 1, "name": "dog", "keypoints": ["ear", "nose", "tail"], "skeleton": [[1, 2], [2, 3]]}
+    categories = [dog, {"id": 2, "name": "car", "keypoints": [], "skeleton": []}][::order]
+    annotations = [
+        {"id": 1, "image_id": 1, "category_id": 1, "bbox": [3, 4, 20, 30], "keypoints": flat(3, confidence=2)},
+        {"id": 2, "image_id": 1, "category_id": 2, "bbox": [3, 4, 20, 30]},
+    ]
+    images = [{"id": 1, "file_name": "a.png"}]
+    write("all/a.json", {"images": images, "annotations": annotations, "categories": categories})
+    people, categories, _ = converted("all", stated)
+    assert {one["name"]: one.get("keypoints") for one in categories} == {
+        "dog": list(stated) or ["ear", "nose", "tail"],
+        "car": None,
+    }
+    assert [one["category_id"] for one in people["a.png"]] == [1, 2]
+
+
+def test_ids_of_a_folder_of_coco_files_may_be_texts_and_repeat():
+    write_pictures("a.png", "b.png", "c.png", "d.png")
+    images = [{"id": number, "file_name": f"{name}.png"} for number, name in (("1", "a"), ("x", "b"), (3, "c"))]
+    images.append({"id": 3.0, "file_name": "d.png"})
+    person = {"category_id": "1", "bbox": [3, 4, 20, 30]}
+    annotations = [person | {"id": number, "image_id": of} for number, of in enumerate((1, "x", 3))]
+    content = {"images": images, "annotations": annotations, "categories": [{"id": "1", "name": "person"}]}
+    write("all/a.json", content)
+    write_params(0.9, annotations={"test": "all"})
+    assert run(main, ["mine"]) == 0
+    prepared = load("test")
+    assert [one["file_name"] for one in prepared["images"]] == ["test/a.png", "test/b.png"]
+    assert [one["image_id"] for one in prepared["annotations"]] == [1, 2]
+    reasons = [row["reason"] for row in rows(PREPARED / "rejected.csv")]
+    assert reasons == ["images of the same id"] * 2 + ["annotation without image"]
+
+
 def test_a_picture_in_two_of_a_folder_of_coco_files_is_told():
     write_pictures("0.png")
     person = {"id": 1, "image_id": 5, "category_id": 1, "bbox": [3, 4, 20, 30]}
