@@ -55,9 +55,11 @@ def counts_by_hand():
     entry = read_yaml(ROOT / "data/params.yaml")["datasets"]["people"]
     shares = entry["coco"]["shares"]
     end = shares["validation"] + shares["test"]
+    content = json.loads((REAL / "annotations.json").read_text())
+    names = {one["id"]: one["file_name"] for one in content["images"]}
     people = [
-        one for one in json.loads((REAL / "annotations.json").read_text())["annotations"]
-        if not one["iscrowd"] and shares["validation"] <= fraction(one["image_id"], entry["seed"]) < end
+        one for one in content["annotations"]
+        if not one["iscrowd"] and shares["validation"] <= fraction(names[one["image_id"]], entry["seed"]) < end
     ]  # fmt: skip
     of_image = Counter(one["image_id"] for one in people)
     alone = [one for one in people if of_image[one["image_id"]] == 1]

@@ -91,8 +91,30 @@ def test_shares_of_people_by_image():
     assert images_of("more") == set(range(61, 66))
     chosen = {"validation": lambda f: f < 0.3, "test": lambda f: 0.3 <= f < 0.5, "train": lambda f: f >= 0.5}
     for split, holds in chosen.items():
-        assert images_of(split) == {number for number in range(1, 61) if holds(fraction(number))}
+        assert images_of(split) == {number for number in range(1, 61) if holds(fraction(f"{number:03}.png"))}
         assert len(images_of(split)) > 5
+
+
+def test_an_image_stays_in_its_split_if_others_are_added():
+    """Tools number the images of an export anew, in the order of their names."""
+
+    def names_of(split):
+        return {Path(one["file_name"]).name for one in json.loads((PREPARED / f"{split}.json").read_text())["images"]}
+
+    write_people("all.json", range(21, 61))
+    write_params(images="images", annotations="all.json", shares={"validation": 0.4})
+    assert run(main, ["mine"]) == 0
+    before = names_of("train"), names_of("validation")
+    write_people("all.json", range(1, 61))
+    document = json.loads(Path("raw/all.json").read_text())
+    for one in document["images"]:
+        one["id"] += 1000
+    for one in document["annotations"]:
+        one["image_id"] += 1000
+    Path("raw/all.json").write_text(json.dumps(document))
+    assert run(main, ["mine"]) == 0
+    assert before[0] <= names_of("train")
+    assert before[1] <= names_of("validation")
 
 
 def test_images_that_share_a_person_belong_to_one_split(capsys):
@@ -103,7 +125,8 @@ def test_images_that_share_a_person_belong_to_one_split(capsys):
     write_params(images="images", annotations="all.json", shares={"validation": 0.4})
     assert run(main, ["mine"]) == 0
     keys = {1: "person 1", 2: "person 1", 3: "person 1"}
-    keys |= {number: f"person {100 + number // 2}" for number in range(4, 44)} | {n: n for n in range(44, 61)}
+    keys |= {number: f"person {100 + number // 2}" for number in range(4, 44)}
+    keys |= {number: f"{number:03}.png" for number in range(44, 61)}
     assert images_of("validation") == {number for number, key in keys.items() if fraction(key) < 0.4}
     facts = json.loads((PREPARED / "facts.json").read_text())["annotated"]
     assert sum(one["identities_seen_twice"] for one in facts.values()) == 22

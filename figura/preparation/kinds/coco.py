@@ -102,11 +102,12 @@ class _Groups:
     Args:
         source: the raw folder, with the seed.
         coco: the settings.
-        files: image id -> file, which then decides about an image without a group instead of its id.
+        files: image id -> file of records that were converted; other records name their file themselves. The file
+            decides about an image without a group, since tools number images anew when some are added.
     """
 
     def __init__(self, source: RawFolder, coco: Coco, files: Mapping[int, str]) -> None:
-        self.source, self.coco, self.files = source, coco, files
+        self.source, self.coco, self.files = source, coco, dict[Any, str](files)
         self.by_name = _name_rule(coco.group_by, source.key)
         self.members: list[tuple[Any, Any]] = []
         self.first: dict[str, Any] = {}
@@ -123,6 +124,7 @@ class _Groups:
             shows: list[Any] = [whole_number(known.get("person_id"))]
         else:
             name = str(file_name_of(known))
+            self.files.setdefault(image, name)
             if self.by_name:
                 value: Any = _first_group(self.by_name, name)
             else:
@@ -146,10 +148,10 @@ class _Groups:
         return joined_groups(self.members)
 
     def split_of(self, image: Any) -> str:
-        """Return an image's split by the key of its group, its file if one is known, or itself; train for no image."""
+        """Return an image's split by the key of its group, or its file; train for no image."""
         if image is None:
             return TRAIN
-        key = f"person {self.of[image]}" if image in self.of else self.files.get(image, image)
+        key = f"person {self.of[image]}" if image in self.of else self.files[image]
         return drawn_split(self.source.seed, self.coco.shares, key)
 
     def lines(self) -> list[str]:
