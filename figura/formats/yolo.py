@@ -5,6 +5,7 @@ A row of a label is `class x y width height`, in fractions of the picture, with 
 counts as empty; these are counted.
 """
 
+import unicodedata
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path, PurePosixPath
@@ -53,7 +54,7 @@ def open_yolo(path: Path, root: Path) -> dict[str, Export]:
         if content.get(key) and split not in splits:
             pictures = list(dict.fromkeys(_pictures(path, root, content, key)))
             there = [picture for picture in pictures if (root / picture).exists()]
-            bare = [picture for picture in there if not (root / label_of(picture)).is_file()]
+            bare = [picture for picture in there if not (root / _label_file(root, picture)).is_file()]
             if pictures and len(bare) == len(pictures):
                 label = label_of(pictures[0])
                 raise UserError(f"{path}: no labels: {label} and the others do not exist below {root}")
@@ -205,21 +206,31 @@ def label_of(picture: str) -> str:
     return (f"{before}/labels/{after}" if images else after).removeprefix("/")
 
 
+_composed = partial(unicodedata.normalize, "NFC")
+
+
+def _label_file(root: Path, picture: str) -> str:
+    """Return the label of a picture as its file is named, whose accents may be written apart (macOS) or not."""
+    label = PurePosixPath(label_of(picture))
+    named = (str(label.with_name(unicodedata.normalize(form, label.name))) for form in ("NFC", "NFD"))
+    return next((one for one in (str(label), *named) if (root / one).is_file()), str(label))
+
+
 def _entries(
     root: Path, pictures: list[str], folders: list[str], names: dict[int, str], shape: tuple[int, int]
 ) -> Iterator[Entry]:
     """Yield the rows of the labels of pictures, and the labels in their folders that belong to none."""
     for picture in pictures:
         yield Entry(picture, None)
-        place = label_of(picture)
+        place = _label_file(root, picture)
         if real_path(root / place, root) is None:
             yield Entry(picture, UnusableError("path leaves the data root", Path(place).name), place)
         elif (root / place).is_file():
             yield from _rows(root / place, picture, place, names, shape)
     for folder in folders:
-        have = {"classes", *(file.stem for file in (root / folder).iterdir())}  # classes.txt is labelImg's
+        have = {"classes", *(_composed(file.stem) for file in (root / folder).iterdir())}  # classes.txt is labelImg's
         for label in sorted((root / label_of(f"{folder}/x")).parent.glob("*.txt")):
-            if label.stem not in have and not label.name.startswith("."):  # ._x.txt is macOS's
+            if _composed(label.stem) not in have and not label.name.startswith("."):  # ._x.txt is macOS's
                 place = label.relative_to(root).as_posix()
                 yield Entry("", UnusableError("label without a picture", place), place)
 

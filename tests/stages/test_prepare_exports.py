@@ -204,6 +204,15 @@ def test_data_yaml_of_other_tools_and_machines(old, new):
     assert [len(load("validation")[section]) for section in ("images", "annotations")] == [1, 0]
 
 
+def test_labels_of_yolo_whose_accents_macos_writes_apart(capsys):
+    write_yolo()
+    for before, after in {"images/train/a.png": "a\u0308.png", "labels/train/a.txt": "\xe4.txt"}.items():
+        Path("raw", before).rename(Path("raw", before).with_name(after))
+    prepare_with(annotations="data.yaml")
+    assert len(load("train")["annotations"]) == 1
+    assert "1 of 2 pictures of train have no label file" in capsys.readouterr().out
+
+
 def test_a_picture_listed_twice_by_yolo_has_its_people_once():
     write_yolo(POSE.replace("images/train", "train.txt"))
     write("train.txt", "images/train/a.png\n./images/train/a.png\n")
