@@ -6,6 +6,7 @@ is its left half, B its right half. `split_folders` also finds the folders of a 
 """
 
 import os
+import unicodedata
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -98,7 +99,10 @@ def find_pairs(
 
 
 def _images(folder: Path, part: str, archived: Collection[str]) -> dict[str, list[str]]:
-    """Return name without suffix -> image files in `folder / part`, relative to `folder`."""
+    """Return name without suffix -> image files in `folder / part`, relative to `folder`.
+
+    Names are composed (NFC): macOS takes accents apart, so A and B of two machines may differ in bytes alone.
+    """
     images: dict[str, list[str]] = {}
     names = {Path(file).name for file in archived if str(Path(file).parent) == part}
     if not archived or (folder / part).is_dir():
@@ -107,7 +111,7 @@ def _images(folder: Path, part: str, archived: Collection[str]) -> dict[str, lis
     for name in names:
         stem, suffix = os.path.splitext(name)
         if suffix.lower() in SUFFIXES and not name.startswith("."):
-            images.setdefault(stem, []).append(name if part == "." else f"{part}/{name}")
+            images.setdefault(unicodedata.normalize("NFC", stem), []).append(name if part == "." else f"{part}/{name}")
     return images
 
 

@@ -75,6 +75,17 @@ def test_prepared_folder(capsys):
     assert content(PREPARED) == prepared
 
 
+def test_accents_that_macos_writes_apart():
+    write_raw()
+    write("raw/val/a/ga\u0308rten.png", pixels(7))
+    write("raw/val/b/g\xe4rten.png", pixels(8))
+    assert run(main, ["pairs"]) == 0
+    dataset = ImagePairs(
+        root=str(PREPARED), split="validation", direction="a_to_b", load_size=(8, 16), crop_size=(8, 16)
+    )
+    assert len(dataset) == 6
+
+
 def test_statistics():
     write_raw()
     write("raw/val/a/9.png", pixels(0, 8))
