@@ -8,7 +8,7 @@ from figura.base.errors import UserError
 from figura.base.files import short_name
 from figura.formats.coco import PERSON, categories_by_id, check_keypoints, read_head
 from figura.formats.exports import Entry, Export, entries_of_coco, open_export
-from figura.formats.records import UnusableError, is_finite, real_numbers
+from figura.formats.records import UnusableError, is_finite, real_numbers, whole_number
 from figura.preparation.matching import Joints, check_size
 from figura.preparation.outcome import Rejected
 from figura.preparation.picture_names import PictureNames
@@ -60,11 +60,20 @@ def _annotated(path: Path, names: Sequence[str], key: str) -> Export:
             record = entry.record
             if not isinstance(record, dict):
                 yield entry
-            elif record.get("category_id") == chosen["id"] and not record.get("iscrowd") and record.get("keypoints"):
+            elif (
+                _category(record, categories) == chosen["id"] and not record.get("iscrowd") and record.get("keypoints")
+            ):
                 yield entry._replace(record={name: record[name] for name in kept if name in record})
 
     joints = tuple(chosen.get("keypoints") or ())
     return Export(path, "COCO file", entries, joints, ({**chosen, "id": 1, "name": PERSON},), predicted=False)
+
+
+def _category(record: Mapping[str, Any], categories: Mapping[int, Any]) -> int | None:
+    """Return the id of a record's category, also of a text; without one, the only category."""
+    if record.get("category_id") is None and len(categories) == 1:
+        return next(iter(categories))
+    return whole_number(record.get("category_id"))
 
 
 class PicturePoses:

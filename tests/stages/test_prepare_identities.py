@@ -281,6 +281,18 @@ def test_annotated_poses():
     assert not any(train["WOMEN/Dresses/id_00000002/02_2_side.jpg"].get("keypoints", []))
 
 
+@pytest.mark.parametrize("category", ["3", 3.0, None])
+def test_annotated_poses_whose_category_is_a_text_or_missing(category):
+    write_fashion()
+    write_annotated_poses([FRONT])
+    document = json.loads(Path("raw/poses.json").read_text())
+    for one in document["annotations"]:
+        one["category_id"] = category
+    Path("raw/poses.json").write_text(json.dumps(document))
+    prepare_with("deepfashion", poses="poses.json", statuses={"train": ["train"], "validation": ["query", "gallery"]})
+    assert persons("train")["WOMEN/Dresses/id_00000002/02_1_front.jpg"]["num_keypoints"] == 16
+
+
 @pytest.mark.parametrize("named", [False, True])
 def test_annotated_poses_of_own_joints(named, capsys):
     """The settings' names serve a file without names, and correct one with a faulty skeleton."""
