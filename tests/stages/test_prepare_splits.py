@@ -133,6 +133,15 @@ def test_images_that_share_a_person_belong_to_one_split(capsys):
     assert "go together: 43 images in 21 groups, at most 3 in one" in capsys.readouterr().out
 
 
+def test_persons_whose_id_is_a_name_belong_to_one_split(capsys):
+    identities = {number: [f"Ms {number // 4}"] for number in range(1, 41)}
+    write_people("all.json", range(1, 41), identities)
+    write_params(images="images", annotations="all.json", shares={"validation": 0.5})
+    assert run(main, ["mine"]) == 0
+    assert images_of("validation") == {n for n in range(1, 41) if fraction(f"person Ms {n // 4}") < 0.5}
+    assert "repaired: 40 person_id that is no whole number" in capsys.readouterr().out
+
+
 def test_groups_of_identities():
     shown = [(1, 5), (1, 9), (2, 9), (2, 3), (7, 8), (4, 8), (6, 1)]
     assert joined_groups(shown) == {1: 3, 2: 3, 7: 8, 4: 8, 6: 1}

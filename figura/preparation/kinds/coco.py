@@ -13,7 +13,6 @@ from figura.base.errors import UserError
 from figura.formats.coco import file_name_of
 from figura.formats.exports import Export, open_export
 from figura.formats.normalise import Conventions
-from figura.formats.records import whole_number
 from figura.formats.yolo import open_yolo, yolo_file
 from figura.preparation.categories import stated_names
 from figura.preparation.exported import Converted
@@ -121,7 +120,7 @@ class _Groups:
         if image is None:
             return
         if section == "annotations":
-            shows: list[Any] = [whole_number(known.get("person_id"))]
+            shows: list[Any] = [record_key(known.get("person_id"))]
         else:
             name = str(file_name_of(known))
             self.files.setdefault(image, name)
