@@ -240,6 +240,7 @@ _OTHERS = {
 _TEXTS = {
     ".ndjson": "an object a line, as Labelbox exports; convert it to COCO's JSON",
     ".jsonl": "an object a line; convert it to COCO's JSON",
+    ".data": "Darknet's, as of CVAT's YOLO 1.1; export it as Ultralytics YOLO or COCO",
     ".csv": "a table; figura reads COCO's JSON, YOLO's folders and the results of pose networks",
     ".txt": "a text file; if it is a label of YOLO, write the data.yaml beside its folder: `annotations: data.yaml`",
 }

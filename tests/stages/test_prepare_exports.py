@@ -658,6 +658,7 @@ def test_pictures_are_found_by_what_tools_call_them():
         ("a.json", {"project": {}, "config": {}, "attribute": {}, "metadata": {}}, "VIA 3's own format"),
         ("a.json", {"samples": []}, "FiftyOne's own format"),
         ("a.ndjson", "{}\n{}\n", "an object a line, as Labelbox exports"),
+        ("obj.data", "classes = 1\ntrain = data/train.txt\n", "as of CVAT's YOLO 1.1; export it as Ultralytics YOLO"),
         ("a.json", {"type": "FeatureCollection", "features": []}, "GeoJSON, coordinates of maps"),
         ("a.json", [{"keypoints": [], "keypoint_scores": []}], "MMPose's results of one picture; write the folder"),
         ("a.json", [{"frame_id": 0, "instances": []}], "MMPose's results of a video"),
