@@ -67,6 +67,9 @@ def choose_people(
         members = _found(path, known, settings, key)
     if not members:
         return None
+    jointed = {one.get("name") for one in members.values() if one.get("keypoints")}
+    # Roboflow has a category above all, without joints, which may have the name of the one below
+    members = {number: one for number, one in members.items() if one.get("keypoints") or one.get("name") not in jointed}
     for member in members.values():
         check_keypoints(path, member)
     _check_same(path, members, key)

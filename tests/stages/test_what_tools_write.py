@@ -656,6 +656,15 @@ def test_people_under_another_name(prepare, category, name):
     assert (found.persons, found.with_joints) == (COUNT, COUNT)
 
 
+@pytest.mark.parametrize("section", [{}, {"category": "person"}])
+def test_a_category_above_of_the_same_name(prepare, section):
+    """Roboflow's first category is the group of the others, without joints or annotations."""
+    above = {"id": 0, "name": "person", "supercategory": "none"}
+    found = prepare(lambda raw: raw["categories"].insert(0, above), **section)
+    assert (found.persons, found.with_joints) == (COUNT, COUNT)
+    assert {one["category_id"] for one in found.people} == {1}
+
+
 # --- copies of a picture ---
 
 
