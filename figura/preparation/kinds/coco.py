@@ -123,7 +123,7 @@ class _Groups:
             shows: list[Any] = [record_key(known.get("person_id"))]
         else:
             name = str(file_name_of(known))
-            self.files.setdefault(image, name)
+            self.files.setdefault(image, name.encode(errors="backslashreplace").decode())  # half characters of JSON
             if self.by_name:
                 value: Any = _first_group(self.by_name, name)
             else:
