@@ -16,6 +16,7 @@ import yaml
 from figura.base.errors import UserError, closest
 from figura.base.files import read_text
 from figura.base.links import real_path
+from figura.base.yaml12 import BOOL
 from figura.formats.exports import OF_COUNT, Entry, Export, entry_of
 from figura.formats.keypoint_sets import SETS
 from figura.formats.pair_files import SUFFIXES
@@ -27,6 +28,15 @@ _FEW = 0.2  # of the pictures may be without a label, as background
 SPLITS = {"train": "train", "val": "validation", "valid": "validation", "validation": "validation", "test": "test"}
 """Key of data.yaml -> split."""
 OTHERS = ("path", "names", "nc", "kpt_shape", "flip_idx", "kpt_names")  # keys that are read
+
+
+class _Loader(yaml.SafeLoader):
+    """Has no truth values: `yes`, `no`, `on` and `off` are names of classes."""
+
+    yaml_implicit_resolvers = {  # noqa: RUF012
+        first: [(tag, form) for tag, form in forms if tag != BOOL]
+        for first, forms in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
 
 
 def yolo_file(path: Path) -> Path | None:
@@ -86,7 +96,7 @@ def _content(path: Path) -> dict[str, Any]:
         text = read_text(path, most=_LARGEST)
         if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, yaml.SafeLoader)):
             raise ValueError("aliases (*name) are not read, as a few of them can stand for any amount of memory")
-        content = yaml.safe_load(text)
+        content = yaml.load(text, _Loader)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise UserError(f"{path}: no readable YAML: {' '.join(str(error).split())[:200]}") from None
     if not isinstance(content, dict):

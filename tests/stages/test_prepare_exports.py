@@ -204,6 +204,12 @@ def test_data_yaml_of_other_tools_and_machines(old, new):
     assert [len(load("validation")[section]) for section in ("images", "annotations")] == [1, 0]
 
 
+def test_classes_of_yolo_called_yes_and_no():
+    write_yolo("train: images/train\nval: images/val\nnames: [yes, no]\n", **{"train/a": "1 0.5 0.5 0.5 0.25\n"})
+    prepare_with(annotations="data.yaml")
+    assert [one["name"] for one in load("train")["categories"]] == ["yes", "no"]
+
+
 def test_labels_of_yolo_whose_accents_macos_writes_apart(capsys):
     write_yolo()
     for before, after in {"images/train/a.png": "a\u0308.png", "labels/train/a.txt": "\xe4.txt"}.items():
