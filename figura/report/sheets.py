@@ -19,6 +19,7 @@ Values = NDArray[np.float32]
 BAR = 18  # pixels per line of text
 FONT, SIZE = cv2.FONT_HERSHEY_SIMPLEX, 0.42
 MARGIN = 2  # pixels at either end of a line
+LONGEST = 65_500  # pixels on a side of a JPEG
 
 
 def as_pixels(images: Values) -> Pixels:
@@ -109,7 +110,7 @@ def finish(path: Path, header: str, suffix: Literal[".png", ".jpg"]) -> None:
     """Write a text, if any, above the picture in a PNG file; with `.jpg`, convert it to a JPEG of this name.
 
     Raises:
-        UserError: the file is missing or not a picture.
+        UserError: the file is missing or not a picture, or too large for a JPEG.
     """
     if not header and suffix == ".png":
         return
@@ -118,6 +119,9 @@ def finish(path: Path, header: str, suffix: Literal[".png", ".jpg"]) -> None:
     if suffix == ".png":
         write_png(path, picture)
         return
+    height, width = picture.shape[:2]
+    if max(height, width) > LONGEST:
+        raise UserError(f"{path}: {width} x {height} pixels; a JPEG has at most {LONGEST} a side: show fewer examples")
     write_bytes(path.with_suffix(suffix), encode_jpeg(picture))
     path.unlink()
 

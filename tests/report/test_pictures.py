@@ -3,6 +3,7 @@ import numpy as np
 import pytest
 import torch
 
+from figura.base.errors import UserError
 from figura.base.pictures import write_png
 from figura.report.sheets import as_pixels, finish, side_by_side, wrapped
 
@@ -80,3 +81,15 @@ def test_a_sheet_of_photos_is_a_jpeg_of_a_tenth(tmp_path):
     assert len(contents[0]) < 0.1 * size
     written = cv2.imdecode(np.frombuffer(contents[0], np.uint8), cv2.IMREAD_COLOR)[18:, :, ::-1]
     assert np.abs(written[8:] - scene[8:]).mean() < 3
+
+
+def test_a_sheet_too_high_for_a_jpeg_says_so(tmp_path):
+    """As of fifty photos of 2K, one below the other."""
+    for height, fits in ((65_500, True), (65_501, False)):
+        write_png(tmp_path / "a.png", np.zeros((height, 1, 3), np.uint8))
+        if fits:
+            finish(tmp_path / "a.png", "", ".jpg")
+            assert cv2.imread(str(tmp_path / "a.jpg")).shape == (height, 1, 3)
+        else:
+            with pytest.raises(UserError, match=r"a\.png: 1 x 65501 pixels; a JPEG has at most 65500 a side"):
+                finish(tmp_path / "a.png", "", ".jpg")
