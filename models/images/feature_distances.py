@@ -123,7 +123,9 @@ def _pooled(network: nn.Module, images: Tensor) -> Values:
 
 
 def _random_features(network: vgg.VGG, images: Tensor) -> Values:
-    """(N, 3 or 1, H, W) in [-1, 1] -> (N, 192): pixel means of the layers' maps."""
+    """(N, 3 or 1, H, W) in [-1, 1] -> (N, 192): pixel means of the layers' maps. Raises UserError below 2 x 2 px."""
+    if min(images.shape[2:], default=0) < 2:
+        raise UserError(f"the extractor random halves images; found {tuple(images.shape[1:])}, 2 x 2 px are needed")
     maps = network.features(images, set(RANDOM_LAYERS))
     return _vectors(torch.cat([maps[name].flatten(2).mean(dim=2) for name in RANDOM_LAYERS], dim=1))
 

@@ -181,6 +181,13 @@ def test_extractors_that_do_not_fit_say_so(tmp_path: Path) -> None:
         score(dump_of(tmp_path, image=pictures(2), target=pictures(2)), BOOTSTRAP)
 
 
+@pytest.mark.parametrize("distance", [FrechetDistance, KernelDistance])
+def test_pictures_of_one_row_are_too_small_for_random_features(distance: type[SetScore], tmp_path: Path) -> None:
+    dump = dump_of(tmp_path, image=pictures(2)[..., :1, :], target=pictures(2)[..., :1, :])
+    with pytest.raises(UserError, match=r"random halves images; found \(3, 1, 8\), 2 x 2 px are needed"):
+        distance("m", "target", "random", image="image")(dump, BOOTSTRAP)
+
+
 def test_bad_declarations_and_dumps(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="either image or average"):
         FrechetDistance(mode="m", target="target", extractor="random")
