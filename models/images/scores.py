@@ -297,6 +297,12 @@ class Diversity(Score):
             if not weight.any():
                 continue
             draws = np.stack([rows.value(int(place), self.image) for place in places])
+            if draws.shape[1:] != target.shape or weight.shape not in (target.shape, (1, *target.shape[1:])):
+                mask = "" if self.mask is None else f", mask {self.mask!r} {weight.shape}"
+                raise UserError(
+                    f"{rows.folder}: mode {self.mode!r}: draws have the shape {draws.shape[1:]}, targets "
+                    f"{target.shape}{mask}; all of one height and width are needed, a mask of one channel"
+                )
             weight = np.broadcast_to(weight, target.shape)
             groups.append(owners[places[0]])
             pairs = [np.abs(a - b) for a, b in combinations(draws, 2)]

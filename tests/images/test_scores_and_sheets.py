@@ -222,6 +222,15 @@ def test_diversity_leaves_out_examples_whose_mask_is_empty(tmp_path):
         score(none, Bootstrap(20, 0.9, seed=0))
 
 
+@pytest.mark.parametrize(("target", "mask"), [((1, 4, 4), (1, 4, 4)), ((3, 4, 1), (1, 4, 1)), ((3, 4, 4), (1, 4, 1))])
+def test_diversity_of_other_shapes_says_which(tmp_path, target, mask):
+    dump = dump_of(tmp_path, repeat=2, image=torch.rand(4, 3, 4, 4), target=torch.rand(2, *target),
+                   mask=torch.ones(2, *mask))  # fmt: skip
+    said = re.escape(f"draws have the shape (3, 4, 4), targets {target}, mask 'mask' {mask}; all of one height")
+    with pytest.raises(UserError, match=said):
+        Diversity("m", "image", "target", "mask")(dump, Bootstrap(20, 0.9, 0))
+
+
 # --- sheets: which examples they show, and what their rows say ---
 
 SIDE = 400  # labels need one line
