@@ -189,6 +189,9 @@ class Evaluation:
         records: list[Entry] = []
         files: dict[str, Future[bytes]] = {}
         for name, form in formats.items():
+            if isinstance(values[name], Mapping if form != "records" else Mapping | Tensor):
+                kind = type(values[name]).__name__
+                raise UserError(f"{self.folder}: {folder}, {name!r}: a {kind} cannot be saved as {form}")
             if form == "records":
                 records += [(f"{folder}/{name}.json", value) for value in values[name]]
                 continue
@@ -199,6 +202,9 @@ class Evaluation:
                 if form != "number" or folder != "inputs":
                     self._refuse_nonfinite(value, folder, key, name)
                 if form == "number":
+                    if value.numel() != 1:
+                        shape = f"shape {tuple(value.shape)} is no number; save it as array"
+                        raise UserError(f"{self.folder}: {folder}, {name!r}: {shape}")
                     row[name] = float(value)
                 else:
                     path = row[f"file.{name}"] = f"{folder}/{key.zfill(6)}.{name}{SUFFIX[form]}"
@@ -235,7 +241,11 @@ class Evaluation:
                 for column in chosen
             ]
             seed_here(self.recipe.seed, "grid", name, row)
-            state, _ = self._state(collated(pairs), injectors)
+            try:
+                batch = collated(pairs)
+            except RuntimeError as error:  # examples of several sizes
+                raise UserError(f"{self.folder}: grid {name!r}: its examples are one batch: {error}") from None
+            state, _ = self._state(batch, injectors)
             files, records = self._save(name, state, grid.save, [f"{row}-{column}" for column in chosen])
             rows = [{"grid": name, "row": row, "column": c} | f for c, f in zip(chosen, files, strict=True)]
             yield place, [*((GRIDS, one) for one in rows), *records]
@@ -267,6 +277,9 @@ class Evaluation:
             example = data.example(index, generator(self.recipe.seed, "average", index))
             value = torch.as_tensor(example[average.of]).double()
             self._refuse_nonfinite(value, "averages", str(index), name)
+            if total is not None and value.shape != total.shape:
+                shapes = f"example {index} has the shape {tuple(value.shape)}, earlier ones {tuple(total.shape)}"
+                raise UserError(f"{self.folder}: averages: {name}: {shapes}; equal shapes have a mean")
             total = value if total is None else total + value
         assert total is not None
         return write_value(self.folder / "averages" / f"{name}.npy", total / len(chosen))

@@ -1,3 +1,4 @@
+import re
 from zipfile import ZipFile
 
 import numpy as np
@@ -7,6 +8,7 @@ import toy
 from accelerate import Accelerator
 from toy import PAINT
 
+from figura.base.errors import UserError
 from figura.base.seeding import generator
 from figura.dump import Dump
 from figura.engine.build import build_networks
@@ -189,6 +191,39 @@ def test_records_numbers_groups_and_what_is_none(tmp_path):
     assert rows["file.even"].isna().tolist() == [False, False, True, True, False, True]
     assert ZipFile(tmp_path / "dump/plain.even.zip").namelist() == [f"plain/00000{n}.even.npy" for n in (0, 2, 4)]
     np.testing.assert_array_equal(dump.mode("plain").value(4, "even"), examples(5)[4]["x"])
+
+
+class Sizes(Kinds):
+    """Every other example is one pixel wide, which NumPy would stretch."""
+
+    def example(self, index, random):
+        example = super().example(index, random)
+        return example | ({"x": example["x"][..., :1], "y": example["y"][..., :1]} if index % 2 else {})
+
+
+GRID = {"rows": ["x"], "columns": ["y"], "size": 6, "injectors": {"paint": PAINT}, "save": {"image": "array"}}
+AS = {form: {"m": MODES["plain"] | {"save": {"image": form}}} for form in ("number", "records")}
+TAPS = {"paint": {**PAINT, "taps": {"layer": "maps", "dropout": "maps"}}}
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"averages": {"mean": {"of": "x", "examples": 6}}}, "mean: example 1 has the shape (1, 4, 1), earlier ones"),
+        ({"grids": {"grid": GRID}}, "but got [1, 4, 4] at entry 0 and [1, 4, 1] at entry 1"),
+        ({"modes": AS["number"]}, "m, 'image': shape (1, 4, 4) is no number; save it as array"),
+        ({"modes": AS["records"]}, "m, 'image': a Tensor cannot be saved as records"),
+        (
+            {"modes": {"m": {"injectors": TAPS, "save": {"maps": "array"}}}},
+            "m, 'maps': a dict cannot be saved as array",
+        ),
+    ],
+)
+def test_what_cannot_be_saved_is_told(tmp_path, change, said):
+    data = {"sizes": {"type": "test_evaluation.Sizes", "length": 6}}
+    evaluate = {"batch_size": 2, "inputs": {}, "modes": {"plain": MODES["plain"]}} | change
+    with pytest.raises(UserError, match=re.escape(said)):
+        dump_of(tmp_path, {"data.train": data, "data.validation": data, "evaluate": evaluate})
 
 
 def test_several_datasets_and_names_of_their_own(tmp_path):
