@@ -48,7 +48,7 @@ class PackageScore(Score):
                 example = {role: torch.from_numpy(array)[None] for role, array in arrays.items()}
                 each.append(_numbers(self.metric(**example)))  # adds it to the whole, and gives its own value
             values = _numbers(self.metric.compute())
-        except (ValueError, RuntimeError, TypeError) as error:
+        except (ValueError, RuntimeError, TypeError, ModuleNotFoundError) as error:
             raise UserError(one_line(f"{dump.folder}: mode {self.mode!r}: {error}")) from None
         found: dict[str, Estimate | float | int] = {}
         for name, value in values.items():

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import torchmetrics
 import toy
 
 from figura.base.errors import UserError
@@ -66,3 +67,14 @@ def test_what_the_metric_refuses_is_told_in_a_line(dump):
         score({"type": "torchmetrics.classification.BinaryAccuracy"} | ROLES, dump)
     (line,) = str(told.value).splitlines()
     assert line.startswith(f"toy.yaml: metrics.scores.it: {dump.folder}: mode 'plain': ")
+
+
+def test_a_package_that_a_metric_misses_is_told(dump, monkeypatch):
+    """As torchvision of DeepImageStructureAndTextureSimilarity, which is loaded with the first picture."""
+
+    def update(self, preds, target):
+        raise ModuleNotFoundError("DISTS requires torchvision to be installed.")
+
+    monkeypatch.setattr(torchmetrics.MeanSquaredError, "update", update)
+    with pytest.raises(UserError, match="mode 'plain': DISTS requires torchvision to be installed"):
+        score({"type": "torchmetrics.MeanSquaredError"} | ROLES, dump)
