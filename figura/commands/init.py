@@ -28,7 +28,7 @@ from figura.commands import parser_of
 from figura.pipeline.closure import code_of, declared_types
 from figura.recipe.expansion import extended_files
 from figura.recipe.picture_sizes import fitting
-from figura.systems import PACKAGE, PROJECT
+from figura.systems import PACKAGE, PROJECT, folders
 
 if TYPE_CHECKING:
     from figura.commands.raw_folder import Found
@@ -242,9 +242,14 @@ def project_files(recipes: Collection[str]) -> dict[str, str]:
 def systems_of(params: Iterable[str]) -> list[str]:
     """Return the folders of `models` that recipes need."""
     types = [name for path in params for _, name in declared_types(read_yaml(PROJECT / path))]
-    folder, files = PROJECT / PACKAGE, code_of([], types).sources.values()
-    inside = [file.relative_to(folder).parts for file in files if file.is_relative_to(folder)]
-    return sorted({parts[0] for parts in inside if len(parts) > 1})
+    places = [PROJECT / PACKAGE, *folders()]  # a project in the current folder has copies, which are found first
+    inside = [
+        file.relative_to(place).parts
+        for file in code_of([], types).sources.values()
+        for place in places
+        if file.is_relative_to(place)
+    ]
+    return sorted({parts[0] for parts in inside if len(parts) > 1 and (PROJECT / PACKAGE / parts[0]).is_dir()})
 
 
 def _pipeline(recipes: Collection[str], judged: Collection[str]) -> str:

@@ -1,6 +1,7 @@
 """`figura init`: a project of one's own for each recipe, in empty folders and in repositories that have files."""
 
 import re
+import shutil
 import subprocess
 import sys
 from importlib.metadata import PackageNotFoundError
@@ -96,6 +97,16 @@ def test_recipes_on_two_datasets_of_one_name() -> None:
     assert "photos:" in project_files(["esrgan_x4_psnr", "esrgan_x4_gan"])["data/params.yaml"]
     with pytest.raises(UserError, match="--recipe vunet, vunet_market: each needs another dataset 'people'"):
         project_files(["vunet", "vunet_market"])
+
+
+def test_code_is_copied_from_within_another_project(tmp_path: Path) -> None:
+    """Whose copies are found first."""
+    for name in ("images", "super_resolution"):
+        shutil.copytree(ROOT / "models" / name, tmp_path / "models" / name)
+    (tmp_path / "models/__init__.py").touch()
+    asked = "from figura.commands.init import systems_of; print(systems_of(['recipes/super_resolution.yaml']))"
+    told = subprocess.run([sys.executable, "-c", asked], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert told.stdout == "['images', 'super_resolution']\n"
 
 
 def test_what_comes_next_is_to_bring_the_data(tmp_path: Path) -> None:
