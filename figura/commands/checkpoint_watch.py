@@ -42,6 +42,8 @@ class CheckpointWatch:
 
     def refuse_nothing(self) -> None:
         """Raise UserError if there is no model folder yet."""
+        if not self.folder.exists():
+            raise UserError(f"{self.folder}: no such folder; a training with `runtime.checkpoint_every` writes it")
         if not models_in(self.folder):
             raise UserError(f"{self.folder}: neither a model folder (no recipe.yaml) nor a folder of such folders")
 

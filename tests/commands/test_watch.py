@@ -220,6 +220,11 @@ def test_a_table_grows_and_keeps_what_it_has(tmp_path):
         (eval_dump.main, ("run/model",), "--output: missing; run/model is a model folder, where no dump belongs"),
         (watch_main, ("run/checkpoints", "run/checkpoints/out"), "lies in the folder of the checkpoints"),
         (watch_main, ("run/model", "out"), "is a model folder"),
+        (
+            watch_main,
+            ("run/none", "out"),
+            "run/none: no such folder; a training with `runtime.checkpoint_every` writes",
+        ),
         (watch_main, ("run/checkpoints", "out", "--every", "inf"), "--every inf: expected a number of seconds above 0"),
     ],
 )
