@@ -276,7 +276,11 @@ def test_a_malformed_file_of_tolerances_is_refused(text, said, capsys):
 @pytest.mark.parametrize(
     ("break_it", "arguments", "said"),
     [
-        (lambda: None, ["--tolerances", "none.yaml"], "none.yaml: no such file"),
+        (
+            lambda: None,
+            ["--tolerances", "none.yaml"],
+            'none.yaml: no such file; write one, such as "*": {interval: 0.5}',
+        ),
         (lambda: None, ["--revision", "nowhere"], "nowhere: not readable as a revision or experiment"),
         (lambda: Path("dvc.lock").unlink(), [], "dvc.lock: no such file; `dvc repro` writes it"),
         (lambda: Path("dvc.lock").write_text("<<<<<<< HEAD"), [], "dvc.lock' validation failed"),

@@ -37,6 +37,11 @@ def main(arguments: list[str]) -> None:
     args = parser.parse_args(arguments)
     if args.revision == WORKSPACE:
         raise UserError(f"--revision {WORKSPACE}: the gate compares the workspace with a commit; name that one")
+    if not args.tolerances.exists():
+        raise UserError(
+            f'{args.tolerances}: no such file; write one, such as "*": {{interval: 0.5}}, '
+            "which lets each metric move by half of its interval's half-width"
+        )
     files, written = Files(args.revision), outputs_in(METRICS)
     rows = compare(committed(files, written), reproduced(written), read_tolerances(args.tolerances))
     failing = [row.metric for row in rows if row.verdict in FAILING]
