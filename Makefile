@@ -62,6 +62,8 @@ LOCKED := pip install --no-compile --no-deps --require-hashes --requirement
 # PyTorch's build for CUDA (PyPI's for Linux) asks for NVIDIA's libraries, that for CPUs does not. Another build of the
 # same version, installed into $(VENV) with what it needs before, stays.
 $(VENV)/.ready: locks/requirements.lock locks/requirements-cuda.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 15))' || \
+	    { echo "$(PYTHON) is not Python 3.11 to 3.14; name one that is: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/$(LOCKED) locks/requirements.lock
 	! $(BIN)/pip check | grep '^torch .* not installed' > /dev/null || $(BIN)/$(LOCKED) locks/requirements-cuda.lock

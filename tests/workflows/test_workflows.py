@@ -141,6 +141,12 @@ def test_the_site_lies_where_the_workflow_looks_for_it() -> None:
     assert f"\n\tmv docs/{site} {upload['path']}\n" in (ROOT / "Makefile").read_text()
 
 
+def test_make_says_which_python_it_needs(tmp_path: Path) -> None:
+    words = (program("make"), "environment", "PYTHON=false", f"VENV={tmp_path / 'venv'}")
+    assert "false is not Python 3.11 to 3.14; name one that is: make PYTHON=python3.12" in complaints(*words)
+    assert not (tmp_path / "venv").exists()
+
+
 BESIDE_PYTHON = Path(sys.executable).parent
 
 
