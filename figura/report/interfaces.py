@@ -110,19 +110,21 @@ def rows_where(rows: Dump, mode: str, where: str | None) -> Dump:
 def groups_of(rows: Dump, mode: str, column: str | None) -> NDArray[np.intp]:
     """Return each row's group index in a mode: rows of a dataset with equal values of a column.
 
-    Without a column, each row is a separate group, and so is a row without a value.
+    Without a column, each example is a separate group, and so is one without a value: its draws belong together.
 
     Raises:
         UserError: the dump has no such column.
     """
+    examples = rows.table["index"] if "index" in rows.table else range(len(rows))  # counted through all datasets
     if column is None:
-        return np.arange(len(rows))
+        return _numbered(examples)
     if column not in rows.table:
         near = nearest(column, map(str, rows.table))
         raise UserError(f"{rows.folder}: mode {mode!r} has no column {column!r}{near}")
     cells = rows.table[column]
     # of texts, all blanks are one NaN, equal to itself
-    values = [value if known else object() for value, known in zip(cells, cells.notna(), strict=True)]
+    known = zip(cells, cells.notna(), examples, strict=True)
+    values = [value if there else ("unknown", example) for value, there, example in known]
     return _numbered(zip(rows.table["dataset"], values, strict=True) if "dataset" in rows.table else values)
 
 

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, create_model
 from figura.base.errors import UserError, one_line
 from figura.dump import Dump
 from figura.recipe.stand_ins import annotations, parameters, stand_in
-from figura.report.interfaces import Bootstrap, Estimate, Score
+from figura.report.interfaces import Bootstrap, Estimate, Score, groups_of
 
 ALIKE = 1e-5
 """Relative difference below which a metric is the mean over its examples: float32 sums of a picture."""
@@ -51,9 +51,11 @@ class PackageScore(Score):
         except (ValueError, RuntimeError, TypeError, ModuleNotFoundError) as error:
             raise UserError(one_line(f"{dump.folder}: mode {self.mode!r}: {error}")) from None
         found: dict[str, Estimate | float | int] = {}
+        owners = groups_of(rows, self.mode, None)
         for name, value in values.items():
             own = np.array([one[name] for one in each])
-            found[name] = bootstrap.estimate(own) if np.isclose(own.mean(), value, rtol=ALIKE, atol=1e-7) else value
+            mean = bool(np.isclose(own.mean(), value, rtol=ALIKE, atol=1e-7))
+            found[name] = bootstrap.estimate(own, groups=owners) if mean else value
         return found | {"examples": len(rows)}
 
 

@@ -190,7 +190,8 @@ class Fidelity(PictureScore):
     For `image` and `average` see `PictureScore`. Super-resolution papers crop `crop_border` pixels along each side and
     score only the luma, `channel: y`; the metrics are then named `psnr_y` and so on. With `where`, only examples whose
     column of this name is not 0 are scored; without any, the score is skipped. `groups` names a column of the dump,
-    such as `person_id`: for intervals, examples of a dataset with equal values are resampled together.
+    such as `person_id`: for intervals, examples of a dataset with equal values are resampled together. The draws of an
+    example always are.
 
     `ms_ssim_scales` is added if some image is too small for all five scales of MS-SSIM.
     """

@@ -6,7 +6,7 @@ import numpy as np
 from torch import Tensor
 
 from figura.dump import Dump
-from figura.report.interfaces import Bootstrap, Estimate
+from figura.report.interfaces import Bootstrap, Estimate, groups_of
 
 from ..images.argument_types import Count
 from ..images.scores import PictureScore, luma, psnr, ssim
@@ -31,10 +31,11 @@ class Benchmark(PictureScore):
         metrics: dict[str, Estimate | float | int] = {}
         for dataset, table in rows.table.groupby("dataset", sort=False):
             grey = [False] * len(table) if self.grey_as_luma or "grey" not in table else table["grey"] == 1
-            pairs = self.pairs(rows.rows(table), 1)
+            own = rows.rows(table)
+            pairs, owners = self.pairs(own, 1), groups_of(own, self.mode, None)
             values = np.array([self._scores(rows, pair, levels=one) for pair, one in zip(pairs, grey, strict=True)])
-            metrics[f"{dataset}_psnr_y"] = bootstrap.estimate(values[:, 0])
-            metrics[f"{dataset}_ssim_y"] = bootstrap.estimate(values[:, 1])
+            metrics[f"{dataset}_psnr_y"] = bootstrap.estimate(values[:, 0], groups=owners)
+            metrics[f"{dataset}_ssim_y"] = bootstrap.estimate(values[:, 1], groups=owners)
             metrics[f"{dataset}_images"] = len(table)
         return metrics
 

@@ -168,6 +168,23 @@ def test_other_shapes_are_not_broadcast(tmp_path: Path, shape: tuple[int, ...]) 
             Fidelity(mode="m", image="target", target="target", mask="mask")(dump, Bootstrap(20, 0.9, 0))
 
 
+def test_draws_of_an_example_are_resampled_together(tmp_path: Path) -> None:
+    """Three equal draws tell no more than one of them: their intervals are those of one."""
+    image, target = (one.float().repeat(2, 1, 1, 1)[:5] for one in pair(16))
+    image *= torch.linspace(0.2, 1, 5)[:, None, None, None]
+    once, thrice = (
+        Fidelity("m", "target", "image")(
+            dump_of(tmp_path / str(n), repeat=n, image=image.repeat_interleave(n, 0), target=target),
+            Bootstrap(99, 0.9, 0),
+        )
+        for n in (1, 3)
+    )
+    assert once.pop("images") * 3 == thrice.pop("images") == 15
+    assert once["psnr"]["low"] < once["psnr"]["value"] < once["psnr"]["high"]
+    for name, estimate in once.items():
+        assert thrice[name] == pytest.approx(estimate)
+
+
 def test_mean_losses_of_a_mode(tmp_path: Path) -> None:
     table = pd.DataFrame(
         {

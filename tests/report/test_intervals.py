@@ -145,5 +145,8 @@ def test_groups_are_of_one_dataset():
     alone = Dump(Path("dump"), table[["person_id"]])
     assert groups_of(alone, "plain", "person_id").tolist() == [0, 0, 1, 2, 3, 1]
     assert groups_of(alone, "plain", None).tolist() == [0, 1, 2, 3, 4, 5]
+    drawn = Dump(Path("dump"), alone.table.assign(index=[0, 1, 2, 3, 3, 4]))  # 3 has two draws
+    assert groups_of(drawn, "plain", None).tolist() == [0, 1, 2, 3, 3, 4]
+    assert groups_of(drawn, "plain", "person_id").tolist() == [0, 0, 1, 2, 2, 1]
     texts = Dump(Path("dump"), pd.DataFrame({"who": ["x", "x", "y", np.nan, np.nan, "y"]}))
     assert groups_of(texts, "plain", "who").tolist() == [0, 0, 1, 2, 3, 1]

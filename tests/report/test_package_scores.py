@@ -8,6 +8,7 @@ import toy
 from figura.base.errors import UserError
 from figura.dump import Dump
 from figura.evaluation.evaluate import Evaluation
+from figura.report.interfaces import Bootstrap
 from figura.report.metrics import compute_metrics
 from figura.training.trainer import Trainer
 
@@ -38,6 +39,11 @@ def test_a_mean_over_examples_has_an_interval(dump):
     assert found["value"]["value"] == pytest.approx(np.mean(errors(dump)), rel=1e-5)
     assert found["value"]["low"] < found["value"]["value"] < found["value"]["high"]
     assert found["examples"] == 6
+    drawn = dump.rows(dump.table.assign(index=[0, 0, 1, 1, 2, 2]))  # two draws of each of three
+    recipe = toy.checked()
+    bootstrap = Bootstrap(recipe.metrics.bootstrap, recipe.metrics.confidence, recipe.seed)
+    expected = bootstrap.estimate(np.array(errors(dump)), groups="aabbcc")
+    assert score({"type": "torchmetrics.MeanSquaredError"} | ROLES, drawn)["value"] == pytest.approx(expected, rel=1e-4)
 
 
 def test_any_other_metric_is_a_number(dump):

@@ -56,6 +56,22 @@ def test_luma_without_a_border_dataset_by_dataset(tmp_path):
         Benchmark(mode="m", target="target", image="sr", scale=5)(dump, Bootstrap(10, 0.95, 0))
 
 
+def test_draws_of_an_example_are_resampled_together(tmp_path):
+    target = torch.rand(5, 3, 16, 16, generator=torch.Generator().manual_seed(0)) * 2 - 1
+    image = target * torch.linspace(0.2, 0.9, 5)[:, None, None, None]
+    once, thrice = (
+        Benchmark("m", "target", "sr", 2)(
+            dump_of(
+                tmp_path / str(n), repeat=n, sr=image.repeat_interleave(n, 0), target=target, columns={"dataset": "a"}
+            ),
+            Bootstrap(99, 0.9, 0),
+        )
+        for n in (1, 3)
+    )
+    assert thrice["a_psnr_y"] == pytest.approx(once["a_psnr_y"])
+    assert once["a_psnr_y"]["low"] < once["a_psnr_y"]["high"]
+
+
 def test_patches_say_which_files_are_grey(tmp_path):
     folder = tmp_path / "train"
     folder.mkdir()
