@@ -242,7 +242,8 @@ def project_files(recipes: Collection[str]) -> dict[str, str]:
 def systems_of(params: Iterable[str]) -> list[str]:
     """Return the folders of `models` that recipes need."""
     types = [name for path in params for _, name in declared_types(read_yaml(PROJECT / path))]
-    places = [PROJECT / PACKAGE, *map(Path, folders())]  # a project in the current folder has copies, which are found first
+    # a project in the current folder has copies, which are found first
+    places = [PROJECT / PACKAGE, *map(Path, folders())]
     inside = [
         file.relative_to(place).parts
         for file in code_of([], types).sources.values()
