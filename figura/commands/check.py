@@ -18,7 +18,6 @@ from figura.base.yaml12 import read_yaml, to_yaml
 from figura.commands import parser_of
 from figura.pipeline.dag import PIPELINE, entries, instances
 from figura.pipeline.untracked_files import covers, find_untracked, is_added
-from figura.recipe.late_parts import late_parts
 from figura.recipe.load import check_recipe, load_recipe
 from figura.recipe.picture_sizes import other_sizes
 from figura.recipe.schema import Recipe
@@ -57,6 +56,8 @@ def summary(path: Path) -> str:
     content = read_yaml(path)
     check_schema(content, path)
     recipe = check_recipe(content, path)
+    from figura.recipe.late_parts import late_parts  # imports PyTorch
+
     errors = ErrorCollector(path)
     remarks = [*absent(recipe, errors), *other_sizes(recipe), *late_parts(recipe, recipe.train.steps)]
     further = "".join(f"; {one}" for one in remarks)
