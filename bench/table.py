@@ -24,7 +24,9 @@ def most_resident() -> float:
 
 def show(rows: Sequence[Sequence[object]]) -> None:
     """Print rows, the first of them the head, in aligned columns."""
-    from figura.base.tables import as_text  # earlier checkouts, in which `seconds` runs, may lack it
-
     texts = [[f"{cell:.4g}" if isinstance(cell, float) else str(cell) for cell in row] for row in rows]
-    print(as_text(texts), flush=True)
+    widths = [max(len(row[column]) for row in texts) for column in range(len(texts[0]))]
+    for index, row in enumerate(texts):
+        print("  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)), flush=True)
+        if index == 0:
+            print("  ".join("-" * width for width in widths))
