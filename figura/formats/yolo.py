@@ -185,7 +185,8 @@ def _pictures(path: Path, root: Path, content: dict[str, Any], key: str) -> Iter
 
 def _readings(name: str) -> Iterator[str]:
     """Yield a folder's path, and of an absolute one, which may be another machine's, its last two parts or more."""
-    yield (name := name.replace("\\", "/"))
+    name = name.replace("\\", "/")
+    yield name
     drive, *parts = PurePosixPath(name).parts or ("",)
     if drive == "/" or drive.endswith(":"):
         yield from ("/".join(parts[first:]) for first in range(len(parts) - 1))
