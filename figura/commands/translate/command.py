@@ -12,6 +12,15 @@ SOURCE is a file, or a command line in quotes:
 Prints the entry for data/params.yaml, the commands that take the place of theirs, and each key that was not taken over,
 with the reason. None of their code is needed or run. Comments in the recipe name the key there where ours differs.
 `--keys SYSTEM` prints what every key of a trainer is here, or why there is none, a line each.
+
+`--compare FOLDER` then shows, for who can run the original, that both have the same first losses. FOLDER has
+
+    values.safetensors     a batch, by the recipe's names (`lq`, `hq`) and in its ranges. What else is there is not
+                           computed here: a generator's output, where dropout or noise make it random
+    NETWORK.safetensors    a network's weights before its first update, as `figura import` writes them
+    losses.json            {"G_L1": 12.25, ...}: each loss there, times its weight, before any update
+
+Exit status 1 if a loss differs by more than 1e-5 of itself.
 """
 
 import importlib
@@ -40,6 +49,7 @@ def main(arguments: list[str]) -> None:
         "--examples", type=int, metavar="N", help="pictures of the training data, where the configuration has epochs"
     )
     names = modules_with("translate_", "translate")
+    parser.add_argument("--compare", type=Path, metavar="FOLDER", help="compare with losses that the original computed")
     parser.add_argument("--keys", choices=names, help="print the table of a trainer, in Markdown")
     args = parser.parse_args(arguments)
     if args.keys:
@@ -47,12 +57,7 @@ def main(arguments: list[str]) -> None:
         return
     if args.source is None or args.output is None:
         raise UserError("expected SOURCE and --output FILE, or --keys SYSTEM")
-    if args.output.suffix not in (".yaml", ".yml"):
-        raise UserError(f"--output {args.output}: expected a file that ends in .yaml")
-    if args.output.exists():
-        raise UserError(f"--output {args.output}: it is there already; remove it, or name another file")
-    if args.examples is not None and args.examples < 1:
-        raise UserError(f"--examples {args.examples}: expected 1 or more")
+    _refuse(args.output, args.examples, args.compare)
     translation = translated(args.source, args.examples, args.output)
     text = f"# {translation.system.name}: {one_line(translation.source)}\n"
     text += "# Behind #: the key there, where its name differs.\n"
@@ -63,6 +68,22 @@ def main(arguments: list[str]) -> None:
         print(printable(line))
     if faults:
         raise UserError(f"{args.output} was written; `figura check` finds in it what the configuration has:\n{faults}")
+    if args.compare:
+        from figura.commands.translate.comparison import compare
+
+        for line in compare(translation.recipe, args.output, args.compare):
+            print(printable(line), flush=True)
+
+
+def _refuse(output: Path, examples: int | None, folder: Path | None) -> None:
+    if output.suffix not in (".yaml", ".yml"):
+        raise UserError(f"--output {output}: expected a file that ends in .yaml")
+    if output.exists():
+        raise UserError(f"--output {output}: it is there already; remove it, or name another file")
+    if examples is not None and examples < 1:
+        raise UserError(f"--examples {examples}: expected 1 or more")
+    if folder is not None and not folder.is_dir():
+        raise UserError(f"--compare {folder}: no such folder")
 
 
 def translated(source: str, examples: int | None, output: Path) -> Translation:
