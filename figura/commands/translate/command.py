@@ -13,14 +13,14 @@ Prints the entry for data/params.yaml, the commands that take the place of their
 with the reason. None of their code is needed or run. Comments in the recipe name the key there where ours differs.
 `--keys SYSTEM` prints what every key of a trainer is here, or why there is none, a line each.
 
-`--compare FOLDER` then shows, for who can run the original, that both have the same first losses. FOLDER has
+If you can run the original, `--compare FOLDER` checks that both have the same first losses. Save in FOLDER
 
-    values.safetensors     a batch, by the recipe's names (`lq`, `hq`) and in its ranges. What else is there is not
-                           computed here: a generator's output, where dropout or noise make it random
-    NETWORK.safetensors    a network's weights before its first update, as `figura import` writes them
-    losses.json            {"G_L1": 12.25, ...}: each loss there, times its weight, before any update
+    values.safetensors     a batch, by the recipe's names (`lq`, `hq`) and in its ranges; also a generator's output if
+                           dropout or noise make it random: what is given is not computed
+    NETWORK.safetensors    each network's weights before the first update, as `figura import` writes them
+    losses.json            {"G_L1": 12.25, ...}: the original's losses, times their weights, before any update
 
-Exit status 1 if a loss differs by more than 1e-5 of itself.
+The exit status is 1 if a loss differs by more than a relative 1e-5.
 """
 
 import importlib
