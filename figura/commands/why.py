@@ -39,11 +39,11 @@ def main(arguments: list[str]) -> None:
     for path in dict.fromkeys(path for one in chosen for path in one.recipes if str(path) in recipes):
         check_schema(read_yaml(path), path)  # else a misspelt section is called missing
     refresh()
-    stale, lock = status([one.name for one in chosen] if asked else []), read_lock()
+    stale, lock = status(asked), read_lock()
     reported = [one for one in chosen if one.name in stale]
     for instance in reported:
         print(printable("\n".join(lines(instance, stale[instance.name], lock, known))))
-    others = [] if asked else list(skipped(stale, {one.name for one in known}))
+    others = list(skipped(stale, {one.name for one in known}))
     for line in others:
         print(printable(line))
     if not reported and not others:
@@ -56,15 +56,20 @@ def main(arguments: list[str]) -> None:
 def chosen_stages(asked: Collection[str]) -> tuple[list[Instance], list[Instance]]:
     """Return the named stages, by default all, and all of them; what others follow comes first.
 
+    Stages that `instances` skips are in neither, but may be named.
+
     Raises:
         UserError: there is no pipeline, or no such stage.
     """
     if not PIPELINE.is_file():
         raise no_pipeline()
-    written = list(instances(read_yaml(PIPELINE)))
+    content = read_yaml(PIPELINE)
+    written = list(instances(content))
     known = sorted(written, key=lambda one: -len(set(followers(one, written))))  # what is first is followed by most
+    others = {*(content.get("stages") or {})} - {one.name.partition("@")[0] for one in known}
     for name in asked:
-        if not any(name in (one.name, one.name.partition("@")[0]) for one in known):
+        found = any(name in (one.name, one.name.partition("@")[0]) for one in known)
+        if not found and name.partition("@")[0] not in others:
             raise UserError(f"{PIPELINE}: no stage {name!r}{nearest(name, [one.name for one in known])}")
     return [one for one in known if not asked or one.name in asked or one.name.partition("@")[0] in asked], known
 

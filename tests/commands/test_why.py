@@ -60,8 +60,9 @@ def test_a_stage_that_only_dvc_can_read_is_named(
     (project / "dvc.yaml").write_text("stages: {own: {matrix: {a: [1]}, cmd: 'echo ${item.a}'}}\n")
     stale = {"own@1": ["changed command"], "stages/dvc.yaml:code": ["always changed"], "raw.dvc": []}
     monkeypatch.setattr("figura.commands.why.status", lambda _: stale)
-    assert run(main, []) == 0
-    assert capsys.readouterr().out == "own@1 would run: `dvc status own@1` says why\n"
+    for asked in ([], ["own"], ["own@1"]):
+        assert run(main, asked) == 0
+        assert capsys.readouterr().out == "own@1 would run: `dvc status own@1` says why\n"
 
 
 def test_what_accepting_takes_is_that_of_the_parts_it_compares(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -48,7 +48,7 @@ def main(arguments: list[str]) -> None:
     chosen, known = chosen_stages(args.stages)
     check_repository()
     refresh()
-    stale, lock, refused = status([one.name for one in chosen] if args.stages else []), read_lock(), list[str]()
+    stale, lock, refused = status(args.stages), read_lock(), list[str]()
     waiting = [one for one in chosen if one.name in stale and one.manifest is not None]
     if not waiting:
         print("nothing would run")
