@@ -15,7 +15,7 @@ from figura.base.dotted_keys import texts
 from figura.base.error_collector import ErrorCollector
 from figura.base.errors import PULL, REPRO, UserError, printable
 from figura.base.yaml12 import read_yaml, to_yaml
-from figura.commands import parser_of
+from figura.commands import parser_of, recipe_file
 from figura.pipeline.dag import PIPELINE, entries, instances
 from figura.pipeline.untracked_files import covers, find_untracked, is_added
 from figura.recipe.load import check_recipe, load_recipe
@@ -39,6 +39,7 @@ def main(arguments: list[str]) -> None:
     faults = []
     for path in paths:
         try:
+            recipe_file(path)
             print(whole(path) if args.resolved else printable(summary(path)), flush=True)
         except UserError as error:
             faults.append(str(error))

@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING
 
 from figura.base.errors import UserError, printable
 from figura.base.yaml12 import read_yaml
-from figura.commands import parser_of
+from figura.commands import parser_of, recipe_file
 from figura.evaluation.model_folder import drawn, model_folder
 from figura.prediction.origin import Origin, find_origin
 from figura.prediction.zoo import model_path, models
@@ -135,7 +135,7 @@ def _arguments(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument(OPTION, action="store_true", help=HELP)
     args = parser.parse_intermixed_args(arguments)
     has_recipe = args.words[0].endswith((".yaml", ".yml"))
-    args.recipe = Path(args.words.pop(0)) if has_recipe else None
+    args.recipe = recipe_file(args.words.pop(0)) if has_recipe else None
     args.model, args.files = Path(args.words[0]) if args.words else None, args.words[1:]
     if not args.files:
         parser.error("the following arguments are required: " + ("FILE" if args.model else "MODEL, FILE"))

@@ -16,7 +16,7 @@ from typing import Any
 from figura.base.errors import UserError
 from figura.base.pictures import write_png
 from figura.base.yaml12 import read_yaml
-from figura.commands import parser_of
+from figura.commands import parser_of, recipe_file
 from figura.recipe.assignments import overridden
 from figura.recipe.load import check_recipe
 from figura.recipe.schema_check import check_schema
@@ -27,7 +27,7 @@ COUNT = 12
 
 def main(arguments: list[str]) -> None:
     parser = parser_of("show", __doc__)
-    parser.add_argument("recipe", type=Path, help="params file, such as params.yaml")
+    parser.add_argument("recipe", type=recipe_file, help="params file, such as params.yaml")
     parser.add_argument("--split", choices=SPLITS, default="train", help="default: train")
     parser.add_argument("--dataset", metavar="NAME", help="one dataset of the split; default: all of them")
     parser.add_argument("--count", type=int, metavar="N", help=f"examples of each dataset; default: {COUNT}")

@@ -14,7 +14,7 @@ from pathlib import Path
 from figura.base.errors import UserError
 from figura.base.lock import hold
 from figura.base.yaml12 import read_yaml
-from figura.commands import parser_of
+from figura.commands import parser_of, recipe_file
 from figura.recipe.load import check_recipe
 from figura.recipe.schema_check import check_schema
 
@@ -24,7 +24,7 @@ LONGEST = 1e9
 
 def main(arguments: list[str]) -> None:
     parser = parser_of("watch", __doc__)
-    parser.add_argument("recipe", type=Path, help="params file, such as params.yaml")
+    parser.add_argument("recipe", type=recipe_file, help="params file, such as params.yaml")
     parser.add_argument("checkpoints", type=Path, help="folder of model folders, such as runs/vunet/checkpoints")
     parser.add_argument("output", type=Path, help="folder to write")
     parser.add_argument("--split", metavar="NAME", help="split of the datasets of evaluate.data; default: the recipe's")

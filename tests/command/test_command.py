@@ -87,6 +87,21 @@ def test_all_faults_of_all_recipes_are_told(tmp_path: Path, capsys: pytest.Captu
         assert fault in told.err
 
 
+@pytest.mark.parametrize(
+    "words",
+    ["check pixx.yaml", "describe pixx.yaml", "show pixx.yaml", "watch pixx.yaml runs/a/checkpoints out",
+     "predict pixx.yaml a b.png", "export runs/a --recipe pixx.yaml", "import state a --recipe pixx.yaml --output b"],
+)  # fmt: skip
+def test_a_misspelt_file_of_a_recipe(
+    words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "recipes").mkdir()
+    (tmp_path / "recipes/pix.yaml").touch()
+    monkeypatch.chdir(tmp_path)
+    assert main(words.split()) == 1
+    assert capsys.readouterr().err == "error: pixx.yaml: no such file (did you mean 'recipes/pix.yaml'?)\n"
+
+
 def test_the_root_of_a_project_is_needed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -114,6 +129,7 @@ def test_a_faulty_pipeline(
 @pytest.mark.parametrize("trusted", [[], ["--trusted-types-only"], ["--trusted"]])
 def test_modules_of_the_current_folder_and_strangers(trusted: list[str], tmp_path: Path) -> None:
     """`python -m` puts the current folder on the path; figura takes it from there."""
+    (tmp_path / "recipe.yaml").touch()
     (tmp_path / "yaml.py").write_text("raise SystemExit('a stranger ran')\n")
     words = ["predict", "recipe.yaml", "runs/a", "a.png", "--output", "out", *trusted]
     done = subprocess.run(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from figura.base.errors import UserError
 from figura.base.tables import aligned
 from figura.base.yaml12 import read_yaml
-from figura.commands import parser_of
+from figura.commands import parser_of, recipe_file
 from figura.commands.describe.cards import CARDS, least_seconds
 from figura.recipe.load import check_recipe
 from figura.recipe.schema import Recipe
@@ -35,7 +35,7 @@ Rows = list[tuple[str, ...]]
 
 def main(arguments: list[str]) -> None:
     parser = parser_of("describe", __doc__)
-    parser.add_argument("recipe", type=Path, help="params file, such as params.yaml")
+    parser.add_argument("recipe", type=recipe_file, help="params file, such as params.yaml")
     parser.add_argument("--output", type=Path, metavar="FILE", help="picture to write, .svg or .png")
     parser.add_argument("--batch-size", type=int, metavar="N", help="examples in a batch; default: the recipe's")
     parser.add_argument("--mode", metavar="NAME", help="describe this mode of `evaluate` instead of training")

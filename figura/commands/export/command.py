@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 
 from figura.base.errors import UserError, printable
 from figura.base.tables import aligned
-from figura.commands import parser_of
+from figura.commands import parser_of, recipe_file
 from figura.commands.export import PACKAGES
 from figura.evaluation.model_folder import model_folder, trained_facts
 from figura.pipeline.dag import PIPELINE
@@ -59,7 +59,9 @@ def main(arguments: list[str]) -> None:
     parser.add_argument(
         "--pictures", type=Path, nargs="+", metavar="FILE", default=[], help="examples in place of evaluate.data"
     )
-    parser.add_argument("--recipe", type=Path, metavar="FILE", help=f"params file; default: that of RUN in {PIPELINE}")
+    parser.add_argument(
+        "--recipe", type=recipe_file, metavar="FILE", help=f"params file; default: that of RUN in {PIPELINE}"
+    )
     parser.add_argument(
         "--tolerance", type=_share, default=TOLERANCE, metavar="T",
         help=f"largest difference, as a share of a component's largest value; default: {TOLERANCE:g}",

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from figura.base.checksums import SUMS
 from figura.base.errors import UserError, nearest
 from figura.base.yaml12 import read_yaml, to_yaml
-from figura.commands import parser_of
+from figura.commands import parser_of, recipe_file
 from figura.recipe.load import check_recipe
 from figura.recipe.schema_check import check_schema
 from figura.systems import modules_with
@@ -77,7 +77,7 @@ def _parse(arguments: list[str], kinds: Iterable[str]) -> argparse.Namespace:
     parser.add_argument("kind", choices=list(kinds), metavar="KIND", help=", ".join(kinds))
     parser.add_argument("file", type=Path, metavar="FILE", help="checkpoint or state dictionary of PyTorch")
     parser.add_argument("--output", type=Path, required=True, help=f"{SUFFIX} file to write, or the folder of a run")
-    parser.add_argument("--recipe", type=Path, help="params file whose network it has to be")
+    parser.add_argument("--recipe", type=recipe_file, help="params file whose network it has to be")
     parser.add_argument("--network", help="which network of the recipe, where several have the type")
     parser.add_argument(
         "--heads", metavar="NAME,...",
