@@ -16,7 +16,7 @@ and then what was not finite first: an example of the batch, an injector, a laye
 
 from pathlib import Path
 
-from figura.base.errors import UserError
+from figura.base.errors import REPRO, UserError
 from figura.base.pictures import write_png
 from figura.base.yaml12 import read_yaml
 from figura.commands import parser_of
@@ -34,6 +34,11 @@ def main(arguments: list[str]) -> None:
         raise UserError(f"--output {args.output}: expected a file that ends in .png")
     live = next((one for one in (args.run / "live", args.run / "try/live") if (one / "recipe.yaml").is_file()), None)
     if live is None:
+        if (args.run / "model").is_dir():
+            raise UserError(
+                f"{args.run}/live/recipe.yaml: no such file: it was trained elsewhere; copy {args.run}/live from there "
+                f"or train again: `{REPRO} --force train@{args.run.name}`"
+            )
         raise UserError(f"{args.run}: no training has begun here: it has no live/recipe.yaml")
     content = read_yaml(live / "recipe.yaml")
 

@@ -304,3 +304,9 @@ def test_what_has_changed_is_told(tmp_path):
 def test_wrong_arguments(arguments, told):
     with pytest.raises(UserError, match=told):
         main(arguments)
+
+
+def test_a_run_whose_outputs_alone_are_here(tmp_path):
+    (tmp_path / "toy/model").mkdir(parents=True)
+    with pytest.raises(UserError, match=r"was trained elsewhere; copy .*/toy/live from .* --force train@toy"):
+        main([str(tmp_path / "toy"), "--step", "3"])
