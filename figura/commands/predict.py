@@ -97,18 +97,22 @@ def _predict(args: argparse.Namespace, predictor: "Predictor") -> None:
     done = len(runner.images)
     if runner.examples > runner.on_grid > 0:
         print(f"{predict.grid}: the first {runner.on_grid} of {runner.examples} (evaluate.grids.{predict.grid}.size)")
-    examples = "" if runner.examples == done else f" ({runner.examples} examples)"
-    images = "images" if args.tile is None else "tiles"
-    print(f"{done} {images}{examples} in {seconds:.1f} s: {done / seconds:.2f} {images}/s")
+    examples = "" if runner.examples == done else f" ({_counted(runner.examples, 'example')})"
+    image = "image" if args.tile is None else "tile"
+    print(f"{_counted(done, image)}{examples} in {seconds:.1f} s: {done / seconds:.2f} {image}s/s")
     if done and not runner.examples:
         kind = predict.data.type
         print(f"warning: nothing is written, because predict.data ({kind}) makes no example of these images")
     if output.rows:
         means = ", ".join(f"{name} {mean:.4g}" for name, mean in output.means().items())
         average = f"; on average {means}" if means else ""
-        print(printable(f"{output.table}: {output.rows} results{average}"))
+        print(printable(f"{output.table}: {_counted(output.rows, 'result')}{average}"))
     if faults:
         raise UserError(f"{faults} of the inputs could not be used (see above)" + "; the others are done" * bool(done))
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}{'s' * (count != 1)}"
 
 
 def _arguments(arguments: list[str]) -> argparse.Namespace:
