@@ -152,6 +152,7 @@ def test_a_file_that_differs_is_named_and_not_written(tmp_path, capsys):
         f"error: {old}: not written: its results differ from PyTorch's by 0.5 of the largest value of a component"
         in said.err
     )
+    assert said.out.startswith(f"{old}: is written, and compared with PyTorch at several sizes\n")
     assert old.read_text() == "an earlier one"
     assert [path.name for path in old.parent.iterdir()] == ["painter.onnx"]
     assert export(*run_arguments, "--tolerance", "0.6") == 0

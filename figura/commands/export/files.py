@@ -5,7 +5,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from figura.base.errors import UserError
+from figura.base.errors import UserError, printable
 from figura.base.files import replacing
 from figura.base.modes import evaluating
 from figura.commands.export import PACKAGES
@@ -86,6 +86,7 @@ def export(
     output.mkdir(parents=True, exist_ok=True)
     for name, call in calls.files.items():
         file = File(output / f"{name}{SUFFIXES[form]}")
+        print(printable(f"{file.path}: is written, and compared with PyTorch at several sizes"), flush=True)
         try:
             _export_call(model, trained, call, file, form, tolerance)
         except UserError as error:
