@@ -80,7 +80,10 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("modules", nargs="*", metavar="MODULE", help="another module with types, such as mine or timm")
     parser.add_argument("--output", type=Path, default=FILE, metavar="FILE", help=f"default: {FILE}")
     args = parser.parse_args(arguments)
+    if not args.output.parent.is_dir():
+        raise UserError(f"{args.output.parent}: no such folder; go to the root of a project, or name --output FILE")
     write_text(args.output, text(schema(args.modules)))
+    print(f"wrote {args.output}")
 
 
 def text(content: Json) -> str:

@@ -175,3 +175,14 @@ def test_modules_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert faults(changed("params.yaml", losses__wing=entry | {"widht": 1.0}), by) != []
     with pytest.raises(UserError, match="No module named 'own_loses'"):
         main(["own_loses", "--output", str(output)])
+
+
+def test_outside_of_a_project_no_folder_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match="recipes: no such folder; go to the root of a project"):
+        main([])
+    main(["--output", "schema.json"])
+    assert capsys.readouterr().out == "wrote schema.json\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["schema.json"]
