@@ -5,7 +5,7 @@ as they are. chelsea (Stefan van der Walt) and coffee (Rachel Michetti) are CC0,
 domain.
 """
 
-import sys
+import argparse
 from pathlib import Path
 
 import numpy as np
@@ -35,7 +35,10 @@ def row_of(photo: Pixels, corner: tuple[int, int], model: figura.Predictor, scal
     return [part.repeat(ZOOM, axis=0).repeat(ZOOM, axis=1) for part in parts]
 
 
-def main(name: str = "photos_x2") -> None:
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m bench.photo_strip", description=__doc__)
+    parser.add_argument("model", nargs="?", default="photos_x2", choices=("photos_x2", "photos_x3", "photos_x4"))
+    name = parser.parse_args().model
     model = figura.load(name)
     scale = int(name.rpartition("x")[2])
     pictures = []
@@ -47,4 +50,4 @@ def main(name: str = "photos_x2") -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main()
