@@ -113,6 +113,8 @@ def unprepared(recipe: Recipe, outs: list[str], errors: ErrorCollector) -> list[
                 if section == "data.train" and built is not None and len(built) < data.batch_size:
                     few = f"{len(built)} examples are fewer than one batch (data.batch_size: {data.batch_size})"
                     errors.add(f"{section}.{name}", few)
+                elif built is not None and not len(built):
+                    errors.add(f"{section}.{name}", "has no examples")
             except UserError as error:
                 errors.add(f"{section}.{name}", str(error))
     return roots

@@ -84,6 +84,9 @@ class _SanityCheck:
         key: str,
         chosen: Callable[[ExampleDataset], Sequence[int]],
     ) -> Values | None:
+        if not len(datasets[name]):
+            self.errors.add(key, "has no examples")
+            return None
         mixture = Mixture(dict(datasets), self.recipe.seed)
         batch = self._tried(key, lambda: collated([mixture[(name, 0, index)] for index in chosen(datasets[name])]), {})
         return None if batch is None else to_device(batch, self.device)

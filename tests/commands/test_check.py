@@ -11,6 +11,7 @@ from trials_by_hand import write_project
 from figura.base.exit_status import run
 from figura.base.yaml12 import read_yaml, to_yaml
 from figura.commands.check import main
+from models.images.pairs import ImagePairs
 
 STAGES = {
     "train": {
@@ -19,6 +20,13 @@ STAGES = {
     },
     "prepare": {"cmd": "x", "outs": ["data/prepared/later"]},
 }
+
+
+class NoPairs(ImagePairs):
+    """Pairs of which none is found."""
+
+    def __len__(self):
+        return 0
 
 
 @pytest.fixture
@@ -65,6 +73,8 @@ OPTIMIZER = "steps.G.optimizer"
         ({"data.train.pairs.schedule": {"type": "Linear", "start": 0, "end": 2, "from": 1.0, "to": 0.0}},
          "data.train: at iteration 2, weights are {'pairs': 0.0}; numbers from 0, one above 0, are needed"),
         ({"data.batch_size": 500}, "data.train.pairs: 3 examples are fewer than one batch (data.batch_size: 500)"),
+        ({"data.validation.pairs": {"extends": "data.common", "type": "test_check.NoPairs", "split": "train"}},
+         "data.validation.pairs: has no examples"),
         ({"networks.generator.weights": "weights/painter/start/none.safetensors"},
          "networks.generator.weights: weights/painter/start/none.safetensors: no such file"),
         ({"losses.G_VGG.source": "weights/painter/losses/vgg.safetensors", "losses.G_VGG.weight": 1.0},

@@ -199,6 +199,16 @@ def test_data_that_cannot_be_read_is_told_at_its_key():
     assert errors.lines == [f"{PIX}: data.train.pairs: picture.png: no readable picture"]
 
 
+def test_data_without_examples_is_told_at_its_key():
+    class Empty(Shapes):
+        def __len__(self) -> int:
+            return 0
+
+    recipe, errors = check(PIX, {}), ErrorCollector(Path(PIX))
+    sanity_check(recipe, build_networks(recipe), {"pairs": Shapes(**DATA[PIX][0])}, {"pairs": Empty()}, errors)
+    assert errors.lines == [f"{PIX}: data.validation.pairs: has no examples"]
+
+
 # words of other systems: each is answered by what exists here
 
 HINTS = {(what, word): hint for what, words in WORDS.items() for word, hint in words.items()}
