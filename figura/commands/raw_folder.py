@@ -187,11 +187,12 @@ def _two_sides(folder: Path) -> Found | None:
     counts = {split: len(of) for split, of in pairs.items()}
     if all(len(parts) == 1 for _, _, parts in places.values()):
         both = sum(one.a.shape[0] == one.a.shape[1] and not looks_single(one) for one in loaded)
-        if not both or both < (1 - _MOST) * len(loaded):
+        opened = len(loaded) + sum(one.reason == "odd width" for one in faults)
+        if not both or both < (1 - _MOST) * opened:
             return None
-        if both < _MOST * len(loaded):
+        if both < _MOST * opened:
             raise UserError(
-                f"--data {folder}: {both} of {len(loaded)} pictures look like A|B pairs side by side, the others like "
+                f"--data {folder}: {both} of {opened} pictures look like A|B pairs side by side, the others like "
                 "single ones; name a folder that has one kind"
             )
         return _of_pairs(folder, names, counts, _counted(counts, "A|B pictures, pairs side by side"), loaded)

@@ -152,6 +152,11 @@ def halves(folder: Path) -> None:
     pictures(folder, 12, first=100)
 
 
+def halves_of_odd_width(folder: Path) -> None:
+    side_by_side(folder, 12)
+    pictures(folder, 12, height=321, width=481, first=100)
+
+
 def video(folder: Path) -> None:
     writer = cv2.VideoWriter(str(folder / "my clip.mp4"), cv2.VideoWriter_fourcc(*"mp4v"), 25, (32, 32))
     writer.write(noise(32, 32))
@@ -311,7 +316,8 @@ def test_a_project_on_real_data(folder: str, capsys: pytest.CaptureFixture[str])
         (mixture, "YOLO's data.yaml: .*; and COCO's JSON: .*: name a folder that has one of them"),
         (lambda folder: [yolo(folder), *(one.write_text("9 1 1 1 1") for one in folder.rglob("*.txt"))],
             r"no label can be used; the first, labels/train/0\.txt: 1: class is not one of data\.yaml: 9"),
-        (halves, r"12 of 24 pictures look like A\|B pairs side by side, the others like single ones; name a folder"),
+        *((fill, r"12 of 24 pictures look like A\|B pairs side by side, the others like single ones; name a folder")
+            for fill in (halves, halves_of_odd_width)),
         (lambda folder: (folder / "results.json").write_text('[{"image_id": 1, "bbox": [0, 0, 1, 1], "score": 1}]'),
             r"COCO results, results\.json: write its entry as data/raw/README\.md says"),
     ],
