@@ -270,6 +270,9 @@ def _row(words: list[str], names: dict[int, str], shape: tuple[int, int]) -> dic
     track = rest[5] if not joints and len(rest) == 6 and rest[5].is_integer() else 0  # 1 may be an edge
     if track == 1:
         raise UnusableError("a triangle, or a box with its confidence and the number of a track", " ".join(words)[:80])
+    flags = {*rest[6::3]}
+    if not joints and len(rest) > 9 and len(rest) % 3 == 1 and 2 in flags and flags <= {0, 1, 2}:
+        raise UnusableError("joints, and data.yaml has no kpt_shape", f"kpt_shape: [{len(rest) // 3 - 1}, 3]")
     if not joints and len(rest) >= 6 and len(rest) % 2 == 0 and not track:
         xs, ys = rest[::2], rest[1::2]
         box = [min(xs), min(ys), max(xs) - min(xs), max(ys) - min(ys)]

@@ -149,6 +149,17 @@ def test_boxes_of_tracks_of_yolo(row):
     assert not dog.get("segmentation")
 
 
+def test_poses_of_yolo_without_kpt_shape_are_no_polygons():
+    """Nor is a polygon a pose that has a corner of the picture."""
+    row = f"0 0.5 0.5 0.5 0.25{' 0.25 0.5 2 0 0 0' * 2}\n0 0.5 0.5 0.5 0.25 0 0 1 0.5 0.5 1\n"
+    write_yolo("train: images/train\nval: images/val\nnames: [dog]\n", **{"train/a": row})
+    prepare_with(annotations="data.yaml", max_rejected=0.5)
+    (refused,) = rows(PREPARED / "rejected.csv")
+    assert (refused["reason"], refused["detail"]) == ("joints, and data.yaml has no kpt_shape", "kpt_shape: [4, 3]")
+    (polygon,) = load("train")["annotations"]
+    assert len(polygon["segmentation"][0]) == 10
+
+
 def test_a_pose_with_confidence_and_track_of_yolo():
     write_yolo(**{"train/a": "0 0.5 0.5 0.5 0.25 0.25 0.5 2 0.5 0.5 1 nan nan 0 0.9 7\n", "train/._a": "\0\n"})
     prepare_with(annotations="data.yaml")
