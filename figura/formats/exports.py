@@ -379,8 +379,9 @@ def _openpose(files: list[Path], folder: Path) -> Export:
 
 def _openpose_person(person: Any, joints: tuple[str, ...] = ()) -> dict[str, Any]:
     """Join the body, the face (without the pupils) and the hands of a person; `names` are those, without `joints`."""
-    parts = _values(person, *(f"{part}_keypoints_2d" for part in ("pose", "face", "hand_left", "hand_right")))
-    pose, *others = ([] if part is None else part for part in parts)
+    kinds = ("pose", "face", "hand_left", "hand_right")
+    parts = (_values(person, f"{kind}_keypoints_2d", f"{kind}_keypoints") for kind in kinds)  # the latter until 1.1
+    pose, *others = (next((one for one in part if one is not None), list[Any]()) for part in parts)
     if not isinstance(person, dict) or not all(isinstance(part, list) for part in (pose, *others)):
         raise UnusableError("person of another form", repr(person)[:80])
     keypoints, names = list(pose), _BODIES.get(len(pose) // 3)

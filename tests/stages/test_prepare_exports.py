@@ -358,6 +358,8 @@ def test_openpose_folders():
     people, (category,), _ = converted("poses")
     assert category["keypoints"] == list(KEYPOINTS)  # the neck is a mean of two
     assert people["sub/a.png"][0]["keypoints"][3:6] == [4 + 15, 5, 2]  # the left eye is the 16th of 18
+    write("poses/sub/a_keypoints.json", {"version": 1.0, "people": [{"pose_keypoints": flat(18)}]})
+    assert converted("poses")[0] == people
     parts = {"face": flat(70, (4, 20)), "hand_left": flat(21, (4, 30)), "hand_right": flat(21, (4, 35))}
     whole = person | {f"{part}_keypoints_2d": numbers for part, numbers in parts.items()}
     write("poses/sub/a_keypoints.json", {"version": 1.3, "people": [whole]})
