@@ -1,15 +1,18 @@
 """The table of `figura states --queue`: what the queued experiments will train."""
 
 from collections.abc import Iterator, Mapping
+from contextlib import chdir
 from pathlib import Path
+from shutil import unpack_archive
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from figura.base.errors import EXPERIMENT, UserError
 from figura.base.files import git
-from figura.base.yaml12 import parse_yaml
 from figura.engine.build import build_callbacks, build_datasets
 from figura.engine.data import Loaders
 from figura.pipeline.calls import experiments
+from figura.recipe.expansion import read_recipe
 from figura.recipe.load import check_recipe
 from figura.recipe.prefix import Prefixes, digest
 from figura.recipe.schema import Recipe
@@ -28,12 +31,21 @@ def queued() -> dict[str, Recipe]:
     recipes = {}
     for one in queue:
         for file in files if (one["executor"] or {}).get("state") == "queued" else ():
-            content = parse_yaml(git("show", f"{one['revs'][0]['rev']}:./{file}") or "", file)
+            content = _content(one["revs"][0]["rev"], Path(file))
             if "train" in content:  # not data/params.yaml
                 recipes[f"{one['name']} {file}"] = check_recipe(content, Path(file))
     if not recipes:
         raise UserError(f"no experiment queued at this commit changes a recipe: `{EXPERIMENT} --queue -S ...`")
     return recipes
+
+
+def _content(revision: str, file: Path) -> dict[str, Any]:
+    """Return the content of a params file in a revision, with what its entries extend there."""
+    with TemporaryDirectory() as folder:
+        git("archive", "--output", f"{folder}/files.tar", revision, "*.y*ml")
+        unpack_archive(f"{folder}/files.tar", folder)
+        with chdir(folder):
+            return read_recipe(file)
 
 
 def planned(recipes: Mapping[str, Recipe]) -> Iterator[tuple[str, str, str]]:

@@ -1,6 +1,5 @@
 """`figura states`: the table, what is removed, and a plan that comes true."""
 
-import json
 import os
 
 import pytest
@@ -8,6 +7,8 @@ import toy
 from trainings import QUIET
 
 from figura.base.errors import UserError
+from figura.base.files import git
+from figura.base.yaml12 import to_yaml
 from figura.commands import state_tables, states
 from figura.training.state_store import StateStore
 from figura.training.trainer import Trainer
@@ -73,18 +74,29 @@ def test_a_plan_comes_true(store, tmp_path, capsys):
         assert f"{len(done)}" == {row[0]: row[2] for row in rows}[name]
 
 
-def test_the_queue_is_read_from_what_dvc_shows(monkeypatch, capsys):
-    contents = {one: json.dumps(toy.changed({"losses.square.before": 8, "train.steps": one})) for one in (10, 12)}
+def test_the_queue_is_read_from_what_dvc_shows(tmp_path, monkeypatch, capsys):
+    """And what an entry extends from its commit, as another one may be here by now."""
+    monkeypatch.chdir(tmp_path)
+    git("init")
+    revisions = {20: ""}
+    for steps in (10, 12):
+        base = {"losses": {"square": {"before": 8}}, "train": {"steps": steps}}
+        changes = {"losses.square.extends": "base.yaml#losses.square", "train.extends": "base.yaml#train"}
+        (tmp_path / "base.yaml").write_text(to_yaml(base))
+        (tmp_path / "params.yaml").write_text(to_yaml(toy.changed(changes | {"train.steps": ...})))
+        git("add", ".")
+        git("-c", "user.name=a", "-c", "user.email=a", "commit", "-m", str(steps))
+        revisions[steps] = (git("rev-parse", "HEAD") or "").strip()
+    (tmp_path / "base.yaml").write_text(to_yaml(base | {"train": {"steps": 99}}))
 
     def experiment(steps):
         data = {"params": {"params.yaml": {"data": {"train": {"steps": steps}}}}}
-        revs = [{"rev": str(steps), "name": f"e{steps}", "error": None, "data": data, "experiments": None}]
+        revs = [{"rev": revisions[steps], "name": f"e{steps}", "error": None, "data": data, "experiments": None}]
         return {"revs": revs, "name": f"e{steps}", "executor": {"state": "queued" if steps < 20 else "success"}}
 
     commit = {"rev": "a" * 40, "name": "main", "data": {"params": {}}, "error": None}
     shown = [commit | {"experiments": [experiment(steps) for steps in (10, 12, 20)]}]
     monkeypatch.setattr(state_tables, "experiments", lambda: shown)
-    monkeypatch.setattr(state_tables, "git", lambda _, revision: contents[int(revision.partition(":")[0])])
     states.main(["--queue"])
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert lines[1:] == [["e10", "params.yaml", "10", "10"], ["e12", "params.yaml", "12", "2"], ["all", "22", "12"]]
