@@ -45,7 +45,7 @@ ALLOCATOR = {
 }
 MALLOPT = {"MALLOC_MMAP_THRESHOLD_": -3, "MALLOC_TRIM_THRESHOLD_": -1, "MALLOC_TOP_PAD_": -2}  # from <malloc.h>
 SPIN = {"GOMP_SPINCOUNT": "1000"}
-PROCESSES = "FIGURA_PROCESSES"
+PROCESSES, ANYWAY = "FIGURA_PROCESSES", "FIGURA_RESUME_ANYWAY"
 MOST = 256  # processes on a machine
 DRIVERS = ("/proc/driver/nvidia", "/dev/nvidiactl", "/dev/dxg", "/dev/kfd")  # NVIDIA (two), NVIDIA in WSL, AMD
 
@@ -56,6 +56,8 @@ def main(arguments: list[str]) -> int:
         raise UserError(
             "python -m figura.launch: expected a stage and its arguments, such as `train params.yaml runs/first`"
         )
+    if (text := os.environ.get(ANYWAY, "")) not in ("", "0", "1"):
+        raise UserError(f"{ANYWAY}: found {text!r}; expected 1")
     signal.pthread_sigmask(signal.SIG_BLOCK, Interrupted.signals)
     if slurm.allocated(os.environ) and slurm.can_start(os.environ):
         step, environment, message = slurm.step(os.environ, arguments)

@@ -133,6 +133,12 @@ def wait_until_none_is_left(folder: Path) -> None:
         time.sleep(0.05)
 
 
+def test_what_no_resume_would_follow_is_refused(monkeypatch) -> None:
+    monkeypatch.setenv("FIGURA_RESUME_ANYWAY", "true")
+    with pytest.raises(UserError, match="FIGURA_RESUME_ANYWAY: found 'true'; expected 1"):
+        launch.main(["train"])
+
+
 def test_each_gpu_takes_one_process() -> None:
     assert launch.process_count({}, available=8) == 8
     assert launch.process_count({"FIGURA_PROCESSES": "2"}, available=8) == 2
