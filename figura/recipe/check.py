@@ -169,6 +169,8 @@ class RecipeCheck:
         lowest = min(factors, key=factors.__getitem__)
         if factors[lowest] < 0:
             self.errors.add(key, f"is {factors[lowest]:g} at step {lowest}, by which losses grow; a rate is 0 or more")
+        elif not any(factors.values()):
+            self.errors.add(key, "is 0 at all steps, by which the step learns nothing")
 
     def _group(
         self, optimizer: type[torch.optim.Optimizer] | None, sound: Declaration | None, group: Group, key: str

@@ -63,6 +63,8 @@ OPTIMIZER = "steps.G.optimizer"
          "steps.G.lr_schedule: is -0.5 at step 9, by which losses grow; a rate is 0 or more"),
         ({"steps.G.lr_schedule": {"type": "Sine", "start": 0, "period": 400, "low": -1.0, "high": 1.0}},
          "steps.G.lr_schedule: is -1 at step 200, by which losses grow; a rate is 0 or more"),
+        ({"steps.G.lr_schedule": {"type": "Constant", "value": 0.0}},
+         "steps.G.lr_schedule: is 0 at all steps, by which the step learns nothing"),
         ({f"{OPTIMIZER}.betas": [0.9, 1.0]}, f"{OPTIMIZER}: torch.optim.Adam: Invalid beta parameter at index 1: 1.0"),
         ({"steps.G.groups": {"biases": {"pattern": "bias", "lr": -1.0}}},
          "steps.G.groups.biases: torch.optim.Adam: Invalid learning rate: -1.0"),
