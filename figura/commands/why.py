@@ -17,10 +17,9 @@ from figura.commands import parser_of
 from figura.pipeline.accepted import acceptances, manifests_in
 from figura.pipeline.calls import check_repository, skipped, status
 from figura.pipeline.causes import causes
-from figura.pipeline.dag import PIPELINE, Instance, entries, instances, no_pipeline
+from figura.pipeline.dag import PIPELINE, Instance, instances, no_pipeline
 from figura.pipeline.lock import Lock, read_lock
 from figura.pipeline.manifests import refresh
-from figura.recipe.schema_check import check_schema
 
 STARTING = 10
 """Seconds in which both codes, each in a process of its own, load what they need, about."""
@@ -35,9 +34,6 @@ def main(arguments: list[str]) -> None:
     asked = parser.parse_args(arguments).stages
     chosen, known = chosen_stages(asked)
     check_repository()
-    recipes = {entry["params"] for entry in entries("recipes").values()}
-    for path in dict.fromkeys(path for one in chosen for path in one.recipes if str(path) in recipes):
-        check_schema(read_yaml(path), path)  # else a misspelt section is called missing
     refresh()
     stale, lock = status(asked), read_lock()
     reported = [one for one in chosen if one.name in stale]

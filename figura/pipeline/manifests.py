@@ -38,8 +38,8 @@ def refresh() -> list[Path]:
     """Write the manifests that differ from what is there; return their paths.
 
     Raises:
-        UserError: a stage that reads a manifest is running, `dvc.yaml` or a recipe cannot be read, or code loads what
-            cannot be followed (`closure.code_of`).
+        UserError: a stage that reads a manifest is running, `dvc.yaml` cannot be read, a recipe has unknown keys or
+            wrong values (`check_schema`), or code loads what cannot be followed (`closure.code_of`).
     """
     try:
         index = json.loads(INDEX.read_text())
@@ -52,7 +52,18 @@ def refresh() -> list[Path]:
 
         # DVC records what a stage read when it ends: it would take the new manifest for that of the old code
         raise UserError(f"{', '.join(readers)} is being read by a running stage; try again when it has ended")
+    _check_recipes()
     return _write_all()
+
+
+def _check_recipes() -> None:
+    """Refuse keys and values of recipes before a stage that would do so runs, whose outputs DVC removes first."""
+    from figura.base.yaml12 import read_yaml
+    from figura.pipeline.dag import entries
+    from figura.recipe.schema_check import check_schema
+
+    for path in dict.fromkeys(Path(entry["params"]) for entry in entries("recipes").values()):
+        check_schema(read_yaml(path), path)
 
 
 def _readers() -> list[str]:

@@ -188,11 +188,11 @@ def test_manifests_in_git_are_those_of_the_code() -> None:
 
 PIPELINE = """
 vars:
-  - recipes:
+  - trained:
       a: {params: a.yaml}
 stages:
   train:
-    foreach: ${recipes}
+    foreach: ${trained}
     do:
       cmd: python -m stages.train ${item.params} runs/${key}
       deps:
@@ -235,10 +235,10 @@ def test_only_manifests_of_removed_stages_are_removed(project: Path) -> None:
 
 @pytest.mark.usefixtures("project")
 def test_a_recipe_in_another_file_of_variables_gets_its_manifest() -> None:
-    Path("names.yaml").write_text("recipes: {a: {params: a.yaml}}\n")
-    Path("dvc.yaml").write_text(PIPELINE.replace("recipes:\n      a: {params: a.yaml}", "names.yaml"))
+    Path("names.yaml").write_text("trained: {a: {params: a.yaml}}\n")
+    Path("dvc.yaml").write_text(PIPELINE.replace("trained:\n      a: {params: a.yaml}", "names.yaml"))
     assert refresh() == [Path("code/train-a.json")]
-    Path("names.yaml").write_text("recipes: {a: {params: a.yaml}, b: {params: a.yaml}}\n")
+    Path("names.yaml").write_text("trained: {a: {params: a.yaml}, b: {params: a.yaml}}\n")
     assert refresh() == [Path("code/train-b.json")]
     assert refresh() == []
 

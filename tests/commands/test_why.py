@@ -9,6 +9,7 @@ from figura.base.exit_status import run
 from figura.commands.accept.command import main as accept
 from figura.commands.why import lines, main
 from figura.pipeline.dag import Instance
+from stages.code import main as code
 
 PIPELINE = """\
 vars: [{recipes: {toy: {params: toy.yaml}}}]
@@ -28,8 +29,11 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_a_misspelt_section_is_named(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(main, []) == 1
+@pytest.mark.usefixtures("project")
+@pytest.mark.parametrize("command", [main, code])
+def test_a_misspelt_section_is_named(command: Callable[[list[str]], None], capsys: pytest.CaptureFixture[str]) -> None:
+    """Also by the stage that runs before all others, and DVC removes their outputs."""
+    assert run(command, []) == 1
     assert "toy.yaml: loses: unknown key 'loses' (did you mean 'losses'?)" in capsys.readouterr().err
 
 
