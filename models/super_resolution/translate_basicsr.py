@@ -409,7 +409,9 @@ def schedule(
 
     With these, as DL-Art-School has them, weights belong to the restarts, so the first period has none.
     """
-    if t.pick(kind, "MultiStepLR", SCHEDULES) == "Decay":
+    name = t.get(kind, "MultiStepLR")
+    name = next((one for one in SCHEDULES if one.lower() == name.lower()), name)  # of any case in traiNNer-redux
+    if t.choice(kind, name, SCHEDULES) == "Decay":
         found = {"type": "Decay", "at": t.numbers(at), "factor": t.get(factor, 0.1), "over": 0}
     else:
         lengths = t.numbers(periods) or [400000]

@@ -180,11 +180,14 @@ datasets:
           accum_iter: 2}
 network_g: {type: esrgan, use_pixel_unshuffle: true}
 network_d: {type: dunet}
+network_g_teacher: {type: esrgan}
 train:
+  adaptive_d: true
+  eco: {enabled: true}
   grad_clip: true
   optim_g: {type: AdamW, lr: !!float 1e-4}
   optim_d: {type: AdamW, lr: !!float 1e-4}
-  scheduler: {type: CosineAnnealingRestartLR, periods: [500], restart_weights: [1], eta_min: !!float 1e-6}
+  scheduler: {type: cosineannealingrestartlr, periods: [500], restart_weights: [1], eta_min: !!float 1e-6}
   warmup_iter: 100
   losses:
     - {type: charbonnierloss, loss_weight: 1.0}
@@ -424,7 +427,8 @@ CASES |= {
                 "type": "CosineRestarts", "periods": [500], "weights": [1.0], "from": 1.0, "to": 0.01}},
         },
         {"network_d.type", "train.losses.1.type", "train.losses.1.loss_weight", "train.losses.3.type",
-         "datasets.train.dataroot_gt", "use_compile"},
+         "datasets.train.dataroot_gt", "use_compile", "network_g_teacher.type", "train.adaptive_d",
+         "train.eco.enabled"},
         {"redux.yml": REDUX},
     ),
 }  # fmt: skip
