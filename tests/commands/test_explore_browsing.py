@@ -46,6 +46,14 @@ def test_a_dataset_stays_open_until_recipe_or_data_change(params):
     second = open_dataset(params, "train", "pairs")
     assert second is not first
     assert second.source.draw(0).pictures["x"].shape == (10, 10, 3)
+    content = read_yaml(params)
+    data = content["data"]
+    Path("data.yaml").write_text(to_yaml({"data": data}))
+    params.write_text(to_yaml(content | {"data": data | {"train": {"extends": "data.yaml#data.train"}}}))
+    assert open_dataset(params, "train", "pairs").source.draw(0).pictures["x"].shape == (10, 10, 3)
+    data["train"]["pairs"] |= {"crop_size": 8}
+    Path("data.yaml").write_text(to_yaml({"data": data}))
+    assert open_dataset(params, "train", "pairs").source.draw(0).pictures["x"].shape == (8, 8, 3)
     root = Path("data/prepared/pairs")
     toy_pairs.write_noise(root, 7)
     (root / "manifest.json").write_text(json.dumps({"sha256": "prepared again"}))

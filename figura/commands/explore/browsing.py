@@ -5,7 +5,7 @@ from typing import get_args
 
 from figura.base.errors import one_line
 from figura.base.yaml12 import read_yaml
-from figura.commands.explore.cache import CACHE, manifests
+from figura.commands.explore.cache import CACHE, manifests, recipe_files
 from figura.engine.build import Split, split_entries
 from figura.interfaces import Example
 from figura.recipe.load import check_recipe
@@ -49,7 +49,8 @@ def open_dataset(params: Path, split: Split, name: str) -> BrowsedDataset:
         recipe = check_recipe(content, params, ["evaluate"])
         return BrowsedDataset(DrawableDataset(recipe, split, name))
 
-    return CACHE.get(("dataset", str(params.absolute()), split, name), [params, *manifests(entries.values())], open_it)
+    files = [*recipe_files(params), *manifests(entries.values())]
+    return CACHE.get(("dataset", str(params.absolute()), split, name), files, open_it)
 
 
 def caption(title: str, example: Example) -> str:

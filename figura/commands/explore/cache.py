@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from figura.base.manifest import MANIFEST
+from figura.base.yaml12 import read_yaml
+from figura.recipe.expansion import extended_files
 from figura.recipe.schema import DatasetEntry
 
 T = TypeVar("T")
@@ -43,6 +45,11 @@ def _version(path: Path) -> tuple[int, int, int] | None:
 
 
 CACHE = Cache()
+
+
+def recipe_files(path: Path) -> list[Path]:
+    """Return the file of a recipe, and those with entries that it extends. Raises like `read_yaml`."""
+    return [path, *sorted(extended_files(read_yaml(path)))]
 
 
 def manifests(entries: Iterable[DatasetEntry]) -> list[Path]:

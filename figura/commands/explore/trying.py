@@ -15,7 +15,7 @@ from figura.base.errors import REPRO, UserError
 from figura.base.pictures import SUFFIXES, Pixels
 from figura.base.raw_pictures import decode_raw
 from figura.base.yaml12 import read_yaml
-from figura.commands.explore.cache import CACHE, manifests
+from figura.commands.explore.cache import CACHE, manifests, recipe_files
 from figura.interfaces import ExampleDataset
 from figura.pipeline.dag import PIPELINE
 from figura.recipe.schema import Recipe
@@ -84,7 +84,7 @@ def untrained(recipe: str) -> str:
 
 def cached(kind: str, name: str, recipe: Recipe, make: Callable[[], T]) -> T:
     """Return what was made of a trained recipe, or make it if it is new or its files or its data have changed."""
-    files = [recipe.path, *sorted(model_of(name).glob("*")), *manifests(recipe.data.validation.values())]
+    files = [*recipe_files(recipe.path), *sorted(model_of(name).glob("*")), *manifests(recipe.data.validation.values())]
     return CACHE.get((kind, str(model_of(name).resolve())), files, make)
 
 
