@@ -141,11 +141,11 @@ def test_a_recipe_with_an_empty_section_leaves_out_its_part_alone(
 def test_settings_without_a_model_are_called_those_of_the_file(project: Path) -> None:
     main(["--recipe", "toy"])
     assert "recipe: toy.yaml, as it is now: no trained model is here" in (project / "report.html").read_text()
-    write("runs/toy/model/recipe.yaml", RECIPE.replace("steps: 120", "steps: 60"))
+    write("runs/toy/model/recipe.yaml", RECIPE.replace("steps: 120, precision: bf16", "steps: 60"))
     main(["--recipe", "toy"])
     page = (project / "report.html").read_text()
     assert "as it is now" not in page
-    assert "training: 60 iterations" in page
+    assert "training: 60 iterations, batches of 4, float32, seed 3" in page
 
 
 def test_a_recipe_that_extends_another_is_shown_before_it_is_trained(project: Path) -> None:

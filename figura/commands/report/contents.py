@@ -134,7 +134,7 @@ def _settings(entry: Entry) -> Iterator[Block]:
     recipe = _trained(entry)
     train, networks = recipe.get("train", {}), recipe.get("networks", {})
     length = f"{train['epochs']} epochs" if train.get("epochs") else f"{train.get('steps')} iterations"
-    precision = {"no": "float32"}.get(str(train.get("precision")), str(train.get("precision")))
+    precision = {"no": "float32"}.get(known := str(train.get("precision", "no")), known)
     batch = recipe.get("data", {}).get("batch_size")
     built = ", ".join(f"{name} ({one['type']})" for name, one in networks.items())
     # while a training runs, the figures are still those of the one before
