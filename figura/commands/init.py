@@ -46,8 +46,8 @@ IN_THE_WAY = ("data.dvc", "figura.py", "figura/__init__.py")
 WEIGHTS = ("start", "losses", "metrics")
 HEADER = re.compile(r"^#.*\bdata/params\.yaml:\n((?:#   .*\n)+)", re.MULTILINE)
 """The dataset that a recipe needs, in the comment at its top; without one, it is that of `data/params.yaml`."""
-LONGEST = 90
-"""Characters of a section of `data/params.yaml` in one line."""
+LONGEST = 80
+"""Characters of a line of `data/params.yaml`: DVC's writer breaks longer ones."""
 RELATIVE = re.compile(r"rescale: \{relative: \[([\d.]+), ([\d.]+)\]\}  # of (\d+) px")
 """The sizes of training's pictures, relative to those of figura's own data."""
 JUDGE = "pose_consistency"
@@ -114,13 +114,9 @@ def with_data(root: Path, recipes: list[str], found: "Found") -> tuple[list[str]
             "not in them, such as ../mine"
         )
     inside = source.is_relative_to(project)
-    section = in_one_line(found.section)
-    if len(section) > LONGEST:
-        section = "".join(f"\n      {key}: {in_one_line(value)}" for key, value in found.section.items())
     place = (source.relative_to(project) if inside else source).as_posix()
-    keys: dict[str, object] = {"kind": found.kind, "source": place, "seed": 7, "max_rejected": 0.05}
-    text = f"  {name}:\n" + "".join(f"    {key}: {in_one_line(value)}\n" for key, value in keys.items())
-    text += f"    {found.kind}: {section}\n".replace(": \n", ":\n")
+    keys = {"kind": found.kind, "source": place, "seed": 7, "max_rejected": 0.05, found.kind: found.section}
+    text = _entry(name, keys, "  ")
     recipe, lines = files[params], [*found.seen, f"recipe: {recipes[0]}, {params}"]
     own = re.search(r"^    (crop_size|size): (\d+)", recipe, re.MULTILINE)
     if own and found.side and (own[1] == "crop_size" or found.side < int(own[2])):  # size: of patches
@@ -136,6 +132,14 @@ def with_data(root: Path, recipes: list[str], found: "Found") -> tuple[list[str]
     if not inside:
         lines.append(f"to share the project, move the data to data/raw/{source.name}, and change `source`")
     return lines, {"data/params.yaml": kept(before, "datasets", ()) + text, params: recipe}
+
+
+def _entry(key: str, value: object, indent: str) -> str:
+    """Return a key and its value as lines of YAML, in a form that `dvc exp run -S` keeps."""
+    line = f"{indent}{key}: {in_one_line(value)}\n"
+    if len(line) <= LONGEST or not isinstance(value, dict):
+        return line
+    return f"{indent}{key}:\n" + "".join(_entry(one, of, f"{indent}  ") for one, of in value.items())
 
 
 def _absolute(limits: re.Match[str]) -> str:

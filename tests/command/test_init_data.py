@@ -9,6 +9,7 @@ from typing import Any
 import cv2
 import numpy as np
 import pytest
+from dvc.utils.hydra import apply_overrides
 from people_of_noise import prepared
 from pictures_by_hand import noise, write
 from pipeline.project import ENVIRONMENT
@@ -240,7 +241,11 @@ def starts(data: Path, expected: tuple, capsys: pytest.CaptureFixture[str]) -> s
     told = capsys.readouterr().out
     assert re.search(said, told)
     assert told.splitlines()[-1].startswith("next: dvc repro")
+    before = Path("new/data/params.yaml").read_text()
     ((name, entry),) = read_yaml(Path("new/data/params.yaml"))["datasets"].items()
+    apply_overrides("new/data/params.yaml", [f"datasets.{name}.seed=7"])
+    if len(entry["source"]) < 60:  # `dvc exp run -S` leaves the form as it is, but for a path longer than its lines
+        assert Path("new/data/params.yaml").read_text() == before
     assert entry == {
         "kind": kind, "source": entry["source"], "seed": 7, "max_rejected": 0.05, kind: section
     }  # fmt: skip

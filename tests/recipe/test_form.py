@@ -11,7 +11,7 @@ from figura.base.dotted_keys import leaves
 from figura.base.yaml12 import read_yaml
 
 ROOT = Path(__file__).parents[2]
-FILES = [ROOT / "params.yaml", *sorted((ROOT / "recipes").rglob("*.yaml"))]
+FILES = [ROOT / "params.yaml", ROOT / "data/params.yaml", *sorted((ROOT / "recipes").rglob("*.yaml"))]
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(ROOT)))
