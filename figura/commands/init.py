@@ -104,8 +104,8 @@ def with_data(root: Path, recipes: list[str], found: "Found") -> tuple[list[str]
     needs = {"catalogue": "paired", "day_night": "unpaired"}.get(needs, needs)
     if needs != found.kind and {needs, found.kind} & {"paired", "unpaired"}:
         raise UserError(
-            f"--recipe {recipes[0]}: it learns from data of kind {needs}; {found.source} has {found.seen[0]}, for the "
-            f"recipe {found.recipe}"
+            f"--recipe {recipes[0]}: it learns from data of kind {needs}; {found.source} has {'; '.join(found.seen)}; "
+            f"that is for the recipe {found.recipe}"
         )
     source, project = found.source.resolve(), root.resolve()
     if project.is_relative_to(source):

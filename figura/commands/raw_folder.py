@@ -216,7 +216,8 @@ def _two_sides(folder: Path) -> Found | None:
     section = names | _shares(folder, fewer)
     each = ", ".join(f"{len(of[0])} and {len(of[-1])} for {split}" for split, of in files.items())
     seen = f"two sets of pictures without pairs, A and B: {each}, {_said(sizes)}"
-    return Found(folder, "unpaired", section, "unpaired", (seen, *_no_pairs(faults)), _side(sizes))
+    notes = (*_no_pairs(faults), *_named_apart(list(files.values())))
+    return Found(folder, "unpaired", section, "unpaired", (seen, *notes), _side(sizes))
 
 
 def _places(folder: Path) -> Places:
@@ -244,6 +245,18 @@ def _no_pairs(faults: Sequence[Fault]) -> list[str]:
         return []
     file, reason, detail = faults[0]
     return [f"no pair: {file}{' and others' if faults[1:] else ''}: {reason}, {detail}"]
+
+
+def _named_apart(splits: Sequence[Sequence[Sequence[Path]]]) -> list[str]:
+    """Return a line if files of A and of B have the same numbers in their names, and no names in common."""
+    for a, b in splits:
+        numbered = [{tuple(re.findall(r"\d+", one.stem)): one for one in side} for side in (a, b)]
+        same = sorted((numbered[0].keys() & numbered[1].keys()) - {()})
+        if same and 2 * len(same) >= max(len(a), len(b)) and not {one.stem for one in a} & {one.stem for one in b}:
+            first, second = (of[same[0]] for of in numbered)
+            both, other = f"{first.name} and {second.name}", f"{second.stem}{first.suffix}"
+            return [f"pairs are files of the same name: if {both} are one, rename them, such as {other}"]
+    return []
 
 
 def _pictures(folder: Path) -> Found:

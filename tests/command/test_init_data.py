@@ -72,6 +72,12 @@ def sets_of_other_sizes(folder: Path) -> None:
     pictures(folder / "B", height=32, width=32)
 
 
+def pairs_of_other_names(folder: Path) -> None:
+    for number in range(10, 10 + COUNT):
+        write(folder / f"A/0{number}_label.png", flat(64, 64, number))
+        write(folder / f"B/0{number}_photo.png", noise(64, 64, seed=number))
+
+
 def coco(folder: Path) -> None:
     prepared(folder, [None] * COUNT)
     for name in ("validation.json", "test.json", "manifest.json"):
@@ -181,6 +187,8 @@ FOUND = {
         r"26 pairs, (.*\n)+no pair: a/7\.png: missing partner, no image '7' in b", {"crop_size": 64}),
     sets_of_other_sizes: ("unpaired", "unpaired", {"train": ".", "shares": {"validation": 0.2, "test": 0.2}},
         r"without pairs, .*\nno pair: A/0\.png and others: A and B differ in size, 64 x 64 and 32 x 32", {}),
+    pairs_of_other_names: ("unpaired", "unpaired", {"train": ".", "shares": {"validation": 0.2, "test": 0.2}},
+        r"without pairs, .*\npairs are files of the same name: if 010_label\.png and 010_photo\.png are one", {}),
     coco: ("pose", "coco", {
         "images": "images", "annotations": "persons.json", "shares": {"validation": 0.2, "test": 0.2}
     }, r"COCO's JSON: 24 annotations \(24 with joints\) in 24 pictures, 60 x 80", {"side": 161}),
@@ -340,6 +348,9 @@ def test_a_recipe_for_other_data(tmp_path: Path, capsys: pytest.CaptureFixture[s
     sets(tmp_path / "mine")
     assert run(init.main, ["--data", "mine", "--recipe", "pix2pix", "new"]) == 1
     assert "--recipe pix2pix: it learns from data of kind paired; " in capsys.readouterr().err
+    pairs_of_other_names(tmp_path / "pairs")
+    assert run(init.main, ["--data", "pairs", "--recipe", "pix2pix", "new"]) == 1
+    assert "if 010_label.png and 010_photo.png are one, rename them, such as 010_photo.png; " in capsys.readouterr().err
 
 
 def test_data_inside_of_the_project_have_a_relative_path(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
