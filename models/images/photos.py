@@ -104,7 +104,7 @@ class Photos(PhotoExamples):
         if max(aspect, 1 / aspect) > SQUEEZED:
             percent = round(100 * SQUEEZED - 100)
             kind = f"pictures squeezed by more than {percent} % to {self.size[1]} x {self.size[0]} pixels"
-            photo.suspicions[kind] = ""
+            photo.suspicions[f"{kind}; predict.data.image_size=[HEIGHT,WIDTH] sets another size"] = ""
 
     def _prepared(self, pixels: NDArray[np.uint8], side: Side) -> NDArray[np.float32]:
         return normalised(

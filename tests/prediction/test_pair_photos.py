@@ -73,9 +73,8 @@ def test_other_shapes_need_no_layout(size, tmp_path):
     photo = write(tmp_path / "1.png", np.zeros((*size, 3), np.uint8))
     (one,) = photos().examples(photo)
     assert one["x"].shape == (3, 12, 16)
-    assert [*photo.suspicions] == ["pictures squeezed by more than 5 % to 16 x 12 pixels"] * (
-        size not in ((12, 16), (40, 53))
-    )
+    squeezed = "squeezed by more than 5 % to 16 x 12 pixels; predict.data.image_size=[HEIGHT,WIDTH] sets another size"
+    assert [*photo.suspicions] == [f"pictures {squeezed}"] * (size not in ((12, 16), (40, 53)))
 
 
 def test_pairs_that_cannot_be_read(tmp_path):
