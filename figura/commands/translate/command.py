@@ -18,9 +18,11 @@ If you can run the original, `--compare FOLDER` checks that both have the same f
     values.safetensors     a batch, by the recipe's names (`lq`, `hq`) and in its ranges; also a generator's output if
                            dropout or noise make it random: what is given is not computed
     NETWORK.safetensors    each network's weights before the first update, as `figura import` writes them
-    losses.json            {"G_L1": 12.25, ...}: the original's losses, times their weights, before any update
+    losses.json            {"G_L1": 12.25, "D_real + D_fake": 0.7}: the original's losses, or sums of them, times their
+                           weights, before any update; {} prints the names of the recipe's losses
 
-The exit status is 1 if a loss differs by more than a relative 1e-5.
+The exit status is 1 if a loss differs by more than a relative 1e-5. Without SOURCE, the recipe `--output` is compared
+as it is.
 """
 
 import importlib
@@ -36,6 +38,7 @@ from figura.commands.translate.reading import System, assigned, command_of, opti
 from figura.commands.translate.recipe_text import recipe_text
 from figura.commands.translate.table import read_table, table_of
 from figura.commands.translate.translation import Translation
+from figura.recipe.expansion import read_recipe
 from figura.systems import modules_with
 
 PYTHON = {"python", "python3", "-m", "-u"}
@@ -55,6 +58,10 @@ def main(arguments: list[str]) -> None:
     if args.keys:
         print(table_of(importlib.import_module(names[args.keys])).read_text("utf-8"), end="")
         return
+    if args.source is None and args.output and args.compare:
+        _refuse_folder(args.compare)
+        _compare(read_recipe(args.output), args.output, args.compare)
+        return
     if args.source is None or args.output is None:
         raise UserError("expected SOURCE and --output FILE, or --keys SYSTEM")
     _refuse(args.output, args.examples, args.compare)
@@ -69,20 +76,32 @@ def main(arguments: list[str]) -> None:
     if faults:
         raise UserError(f"{args.output} was written; `figura check` finds in it what the configuration has:\n{faults}")
     if args.compare:
-        from figura.commands.translate.comparison import compare
+        _compare(translation.recipe, args.output, args.compare)
 
-        for line in compare(translation.recipe, args.output, args.compare):
-            print(printable(line), flush=True)
+
+def _compare(content: dict[str, Any], output: Path, folder: Path) -> None:
+    from figura.commands.translate.comparison import compare
+    from figura.recipe.schema_check import check_schema
+
+    check_schema(content, output)
+    for line in compare(content, output, folder):
+        print(printable(line), flush=True)
 
 
 def _refuse(output: Path, examples: int | None, folder: Path | None) -> None:
     if output.suffix not in (".yaml", ".yml"):
         raise UserError(f"--output {output}: expected a file that ends in .yaml")
     if output.exists():
-        raise UserError(f"--output {output}: it is there already; remove it, or name another file")
+        other = "name another file" + (", or leave SOURCE out to compare it as it is" if folder else "")
+        raise UserError(f"--output {output}: it is there already; remove it, or {other}")
     if examples is not None and examples < 1:
         raise UserError(f"--examples {examples}: expected 1 or more")
-    if folder is not None and not folder.is_dir():
+    if folder is not None:
+        _refuse_folder(folder)
+
+
+def _refuse_folder(folder: Path) -> None:
+    if not folder.is_dir():
         raise UserError(f"--compare {folder}: no such folder")
 
 

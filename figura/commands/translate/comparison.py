@@ -1,6 +1,7 @@
 """The first losses of a translated recipe beside those of the original (`figura translate --compare FOLDER`)."""
 
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ def compare(content: Mapping[str, Any], output: Path, folder: Path) -> Iterator[
     """Yield a table of losses there and here, from a folder as the command's help describes it.
 
     Args:
-        content: the translated recipe.
+        content: the recipe.
         output: its path, for messages.
         folder: with values.safetensors, losses.json, and weights.
 
@@ -40,16 +41,22 @@ def compare(content: Mapping[str, Any], output: Path, folder: Path) -> Iterator[
     train = {**content["train"], "precision": "no", "compile": False}
     recipe = check_recipe({**content, "networks": networks, "train": train}, output)
     ours = losses_of(recipe, folder / "values.safetensors")
-    for name in theirs.keys() - ours.keys():
-        raise UserError(f"{folder / 'losses.json'}: no loss {name!r} in the first iteration{nearest(name, ours)}")
-    yield f"{'loss':<16}  {'there':>12}  {'here':>12}  relative difference"
-    differences = {name: abs(ours[name] - theirs[name]) / (abs(theirs[name]) or 1.0) for name in theirs}
-    for name, value in ours.items():
-        there, difference = (f"{theirs[name]:.7g}", f"{differences[name]:.1e}") if name in theirs else ("not given", "")
-        yield f"{name:<16}  {there:>12}  {value:12.7g}  {difference}".rstrip()
+    parts = {key: key.split(" + ") for key in theirs}
+    compared = {*chain(*parts.values())}
+    for name in sorted(compared - ours.keys()):
+        known = nearest(name, ours) or f"; there are {', '.join(ours)}"
+        raise UserError(f"{folder / 'losses.json'}: no loss {name!r} in the first iteration{known}")
+    sums = {key: sum(ours[name] for name in names) for key, names in parts.items()}
+    differences = {key: abs(value - theirs[key]) / (abs(theirs[key]) or 1.0) for key, value in sums.items()}
+    width = max(map(len, [*sums, *ours]), default=0)
+    yield f"{'loss':<{width}}  {'there':>12}  {'here':>12}  relative difference"
+    for key, value in sums.items():
+        yield f"{key:<{width}}  {theirs[key]:12.7g}  {value:12.7g}  {differences[key]:.1e}"
+    for name in [name for name in ours if name not in compared]:
+        yield f"{name:<{width}}  {'not given':>12}  {ours[name]:12.7g}"
     apart = [name for name, difference in differences.items() if not difference <= TOLERANCE]
     if apart:
-        raise UserError(f"{output} was written; more than {TOLERANCE:g} apart: {', '.join(apart)}")
+        raise UserError(f"{output}: more than {TOLERANCE:g} apart: {', '.join(apart)}")
 
 
 def losses_of(recipe: Recipe, file: Path) -> dict[str, float]:
