@@ -82,6 +82,8 @@ def _discriminator(t: Translation, name: str, channels: tuple[str, str], norm: s
         "biases": "with_instance_norm", "initialisation": "normal",
     }  # fmt: skip
     t.set(f"networks.{name}", settings, "--netD", "--ndf")
+    if norm == "batch":
+        t.judge_apart(name)
 
 
 def _pairs(t: Translation) -> None:

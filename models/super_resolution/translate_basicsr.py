@@ -273,6 +273,8 @@ def _judge(t: Translation, model: str) -> None:
     if model != "ESRGANModel":
         t.set("steps.G.injectors.judge.inputs", {"image": "sr"})
         t.set("steps.G.injectors.judge.outputs", {"logits": "judged_fake"})
+    if judge.endswith("VGGDiscriminator"):  # batch norm
+        t.judge_apart("discriminator")
 
 
 def _target(t: Translation, key: str) -> str:

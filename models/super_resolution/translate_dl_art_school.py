@@ -215,9 +215,15 @@ class _Steps:
         gates = {gate: rest[gate] for gate in GATES if gate in rest}
         outputs = {"logits": f"{judge}_real", "fake_logits": f"{judge}_fake"}
         injectors = f"steps.{step}.injectors"
-        t.set(f"{injectors}.{judge}", _forward(network, {"image": real, "fake": fake}, outputs, **gates))
+        entries = adversarial(kind, role, *outputs.values())
+        call = _forward(network, {"image": real, "fake": fake}, outputs, **gates)
+        if "real" not in entries:
+            call |= {"inputs": {"image": fake}, "outputs": {"logits": outputs["fake_logits"]}}
+        t.set(f"{injectors}.{judge}", call)
+        if t.recipe["networks"].get(network, {}).get("norm") == "batch":
+            t.judge_apart(network)
         weight = rest["weight"] * (0.5 if role == "generator" and kind == "relativistic_average" else 1.0)
-        for end, entry in adversarial(kind, role, *outputs.values()).items():
+        for end, entry in entries.items():
             t.set(f"losses.{step}_{name}_{end}", {**entry, **rest, "weight": weight}, f"{place}weight")
         if not t.get(f"{place}gradient_penalty", False):
             return

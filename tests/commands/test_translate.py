@@ -1017,6 +1017,43 @@ def test_a_rate_of_junyanz_is_theirs(options, schedule, tmp_path):
     assert translation.recipe["steps"]["G"]["lr_schedule"] == schedule
 
 
+RAGAN = {f"{step}.judge_{n}_{end}": [name] for n, step in enumerate("GD")
+         for end, name in (("real", "hq"), ("fake", "sr"))}  # fmt: skip
+APART = {"D.judge_real": ["hq"], "D.judge_fake": ["sr"]}
+PENALTY = {"judge.judge_points_gan": ["points_gan"], "generator.judge_1": ["gen_generator"]}
+
+
+@pytest.mark.parametrize(
+    ("source", "calls"),
+    [
+        (f"{PIX2PIX} --norm batch",
+         {"D.judge_real": ["x", "y"], "D.judge_fake": ["x", "fake"], "G.judge": ["x", "fake"]}),
+        (f"{PIX2PIX} --norm instance", {"D.judge": ["x", "y", "fake"], "G.judge": ["x", "fake"]}),
+        ("train.py --model cycle_gan --norm batch",
+         {"G.judge_y": ["fake_y"], "G.judge_x": ["fake_x"], "D.judge_y_real": ["y"], "D.judge_y_fake": ["earlier_y"],
+          "D.judge_x_real": ["x"], "D.judge_x_fake": ["earlier_x"]}),
+        (ESRGAN, {"G.judge_real": ["hq"], "G.judge_fake": ["sr"], **APART}),
+        (ESRGAN.replace("ESRGANModel", "SRGANModel"), {"G.judge": ["sr"], **APART}),
+        (REAL, {"G.judge": ["sr"], "D.judge": ["hq", "sr"]}),
+        (DLAS, RAGAN),
+        (DIV2K, {"judge.judge_0": ["hq", "gen"], **PENALTY}),
+        (DIV2K.replace("_gn,", ","), {"judge.judge_0_real": ["hq"], "judge.judge_0_fake": ["gen"], **PENALTY}),
+    ],
+)  # fmt: skip
+def test_batch_norm_judges_real_and_fake_pictures_apart(source, calls, tmp_path):
+    """As all of these programs do; else one call judges both, which is the same. No call is for nothing."""
+    if "\n" in source:
+        (tmp_path / "mine.yml").write_text(source)
+        source = str(tmp_path / "mine.yml")
+    recipe = translated(source, 4, tmp_path / "recipe.yaml").recipe
+    check_recipe(recipe, tmp_path / "recipe.yaml")
+    judges = {name for name, entry in recipe["networks"].items() if "Discriminator" in entry["type"]}
+    injectors = {
+        f"{key}.{name}": one for key, step in recipe["steps"].items() for name, one in step["injectors"].items()
+    }
+    assert {key: [*one["inputs"].values()] for key, one in injectors.items() if one.get("network") in judges} == calls
+
+
 def test_a_folder_whose_name_is_a_number_stays_one(tmp_path):
     translation = translated("train.py --dataroot 2017 --model pix2pix", 4, tmp_path / "recipe.yaml")
     assert "copy 2017 to data/raw/recipe" in translation.commands

@@ -48,8 +48,9 @@ def compared(folder, norm="instance"):
     return run(main, [COMMAND + norm, "--examples=4", f"--output={folder / 'recipe.yaml'}", f"--compare={folder}"])
 
 
-@pytest.mark.parametrize("norm", ["instance"])
+@pytest.mark.parametrize("norm", ["instance", "batch"])
 def test_first_losses_are_those_of_plain_pytorch(norm, tmp_path, capsys):
+    """Which judges real and fake pictures in a call each, so that batch norm has the statistics of each."""
     Original(norm).write(tmp_path)
     assert compared(tmp_path, norm) == 0, capsys.readouterr().err
     said = capsys.readouterr().out

@@ -114,6 +114,22 @@ class Translation:
         for sections, _, last in (here.rpartition(".") for here in keys):
             self.at(sections).pop(last, None)
 
+    def judge_apart(self, network: str) -> None:
+        """Let a discriminator judge real and fake pictures in a call each, so that batch norm does not mix them."""
+        for step, section in self.recipe["steps"].items():
+            calls, section["injectors"] = section["injectors"], {}
+            for name, call in calls.items():
+                inputs = dict(call.get("inputs", {}))
+                if call.get("network") != network or "fake" not in inputs:
+                    section["injectors"][name] = call
+                    continue
+                fake, judged = inputs.pop("fake"), [*inputs][-1]  # behind the x of pairs
+                for end, logits, image in (("real", "logits", inputs[judged]), ("fake", "fake_logits", fake)):
+                    outputs = {"logits": call["outputs"][logits]}
+                    entry = {**call, "inputs": {**inputs, judged: image}, "outputs": outputs}
+                    section["injectors"][f"{name}_{end}"] = entry
+                self.comments[f"steps.{step}.injectors.{name}_real"] = "a call each, as there: it has batch norm"
+
     def start(self, recipe: str) -> None:
         """Begin with a recipe of figura, whose other settings stay."""
         with chdir(PROJECT):  # which the files that it extends are relative to
