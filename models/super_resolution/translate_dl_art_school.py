@@ -65,7 +65,9 @@ def translate(t: Translation) -> None:
     for name in networks:
         if path := t.get(f"path.pretrain_model_{name}"):
             t.weights("esrgan", str(path), name)
-    t.weights("esrgan", f"models/{t.given.get('train.niter', 'N')}_generator.pth", networks[0])
+    t.remarks.append(
+        "generators trained there do not fit: their RRDBNet adds conv_body to the blocks' output, not to their input"
+    )
 
 
 def _network(t: Translation, name: str) -> None:

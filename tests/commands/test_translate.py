@@ -1054,6 +1054,13 @@ def test_batch_norm_judges_real_and_fake_pictures_apart(source, calls, tmp_path)
     assert {key: [*one["inputs"].values()] for key, one in injectors.items() if one.get("network") in judges} == calls
 
 
+def test_a_generator_of_dl_art_school_is_not_imported(tmp_path):
+    """Its RRDBNet has ESRGAN's names, and another skip connection."""
+    translation = written("dl_art_school", tmp_path)
+    assert not [line for line in translation.commands.values() if "figura import" in line]
+    assert any("generators trained there do not fit" in one for one in translation.remarks)
+
+
 def test_a_folder_whose_name_is_a_number_stays_one(tmp_path):
     translation = translated("train.py --dataroot 2017 --model pix2pix", 4, tmp_path / "recipe.yaml")
     assert "copy 2017 to data/raw/recipe" in translation.commands
