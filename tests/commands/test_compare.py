@@ -316,6 +316,12 @@ def test_the_sheet_shows_what_changed_most(repository, tmp_path):
     assert brightness[2] - brightness[0] == pytest.approx(127.5 * (SHIFT[7] + 0.38), abs=3)
 
 
+def test_where_nothing_changed_there_is_no_sheet(repository, tmp_path):
+    result = compare_revisions([Files("seed1"), Files("comment")], "toy", Path("params.yaml"), tmp_path / "scratch")
+    with pytest.raises(UserError, match="no example changed in psnr"):
+        draw_changed(result, "psnr", 1, Path("s.png"))
+
+
 def test_an_output_that_one_dump_lacks_is_not_drawn(repository, tmp_path):
     result = compare_revisions([Files("seed1"), Files("worse1")], "toy", Path("params.yaml"), tmp_path / "scratch")
     first, second = (result.dumps[name].table for name in ("seed1", "worse1"))

@@ -62,7 +62,7 @@ def draw_changed(result: RevisionComparison, headline: str, count: int, path: Pa
     """Draw the `count` examples that changed most in a headline: inputs of its score, then each side's first seed.
 
     Raises:
-        UserError: the score has no value for each example, or the dump no images of it.
+        UserError: no example changed, the score has no value for each example, or the dump no images of it.
     """
     sides, estimates = result.sides, result.estimates[headline]
     metrics = result.recipe.metrics
@@ -72,8 +72,10 @@ def draw_changed(result: RevisionComparison, headline: str, count: int, path: Pa
     shown = [rows[side.revisions[0].name] for side in sides]
     values = [_mean_values([estimates[one.name] for one in side.revisions], shown[0], headline) for side in sides]
     change = np.max([np.abs(one - values[0]) for one in values[1:]], axis=0)
+    if not change.any():
+        raise UserError(f"no example changed in {headline}")
     inputs, outputs = _images(shown, score)
-    places = [int(place) for place in np.argsort(-change, kind="stable")]
+    places = [int(place) for place in np.argsort(-change, kind="stable") if change[place]]
     places = [p for p in places if all(isinstance(r.table[f"file.{o}"].iloc[p], str) for r in shown for o in outputs)]
     if not places:
         raise UserError(f"no example of mode {mode!r} has {' and '.join(outputs)} in all dumps")
