@@ -19,7 +19,7 @@ from bench.trainings import Case, start
 from figura.base.errors import UserError
 from figura.base.exit_status import run
 from figura.base.pictures import write_png
-from figura.base.yaml12 import to_yaml
+from figura.base.yaml12 import read_yaml, to_yaml
 from figura.commands.describe.activation_memory import record_saved
 from figura.commands.describe.cards import CARDS, least_seconds
 from figura.commands.describe.command import main
@@ -87,6 +87,11 @@ def test_the_least_time_on_a_gpu(pix2pix, capsys):
     found = re.search(r"on t4, .* takes at least ([\d.]+) ms or [\d.]+ ms .*, ([\d,]+) of them ([\d.]+) or", said)
     assert float(found[1]) == pytest.approx(least, rel=0.05)
     assert float(found[3]) == pytest.approx(least / 1e3 * int(found[2].replace(",", "")) / 3600, rel=0.05)
+    content = read_yaml(pix2pix)
+    content["train"]["accumulation"] = 2  # as much is kept and read, one half after the other
+    pix2pix.write_text(to_yaml(content))
+    main([str(pix2pix), "--gpu", "t4"])
+    assert found[0] in capsys.readouterr().out
 
 
 def test_the_picture_is_written_and_repeatable(pix2pix):

@@ -195,7 +195,8 @@ def duration(costs: "Costs", taken: "Footprint", gpu: str, steps: int | None) ->
     if not flops or costs.saved.keys() != costs.backward.keys():
         yield f"on {gpu}: unknown, as the operations are; they need prepared data"
         return
-    each = least_seconds(flops, taken.total, sum(costs.saved.values()), CARDS[gpu])
+    saved = sum(costs.saved.values()) * costs.batch / costs.part
+    each = least_seconds(flops, taken.total, saved, CARDS[gpu])
     times = " or ".join(f"{seconds * 1e3:.2g} ms" for seconds in each)
     whole = " or ".join(f"{seconds * (steps or 0) / 3600:.2g}" for seconds in each)
     all_steps = f", {steps:,} of them {whole} hours" if steps else ""

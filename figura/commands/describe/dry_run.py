@@ -45,7 +45,8 @@ class Costs:
         forward: FLOPs of each injector and loss.
         backward: FLOPs of each step's backward pass; missing if one of its losses failed.
         fixed: bytes of the weights inside losses, such as those of VGG19.
-        saved: bytes that each step's forward pass saves for backward. A storage counts once; weights do not count.
+        saved: bytes that each step saves for backward in the forward pass of a part. A storage counts once; weights do
+            not count.
         peak: the largest number of bytes saved at the end of any step's forward pass, with the state's tensors.
         scaled: injectors and losses that need values; they ran on the CPU with a few examples.
         notes: failures and other remarks.
