@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from figura.base.errors import UserError
 from figura.base.pictures import write_png
 from figura.commands.report.command import main
 from figura.commands.results import main as results
@@ -136,6 +137,14 @@ def test_a_recipe_with_an_empty_section_leaves_out_its_part_alone(
     text = text_of((project / "report.html").read_text())
     assert "21.12" in text
     assert "kl toy.KL" in " ".join(text.split())
+
+
+def test_what_is_missing_or_misspelt_says_what_to_do(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(UserError, match=r"--recipe tox: dvc.yaml has no such recipe \(did you mean 'toy'\?\)"):
+        main(["--recipe", "tox"])
+    (project / "data/prepared/people/statistics.json").unlink()
+    main(["--recipe", "toy"])
+    assert "statistics.json: no such file; run `dvc repro prepare@people`" in capsys.readouterr().out
 
 
 def test_settings_without_a_model_are_called_those_of_the_file(project: Path) -> None:

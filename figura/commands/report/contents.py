@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from figura.base.errors import CHECKOUT, REPRO, UserError
+from figura.base.errors import CHECKOUT, REPRO, UserError, nearest
 from figura.base.files import git, read_json, read_text
 from figura.base.yaml12 import read_yaml
 from figura.commands.report.page import Block, Cards, Fold, Lines, Pictures, Rows, Text
@@ -51,10 +51,11 @@ def entries_of(names: list[str]) -> list[Entry]:
     """
     known = [Entry(name, Path(one["params"]), one.get("data")) for name, one in entries("recipes").items()]
     known += [Entry(str(e["metrics"]), Path(e["params"]), None) for e in entries("pose_consistency").values()]
+    there = [one.name for one in known]
     for name in names:
-        if name not in [one.name for one in known]:
-            listed = ", ".join(one.name for one in known)
-            raise UserError(f"--recipe {name}: {PIPELINE} has no such recipe; there are {listed}")
+        if name not in there:
+            near = nearest(name, there)
+            raise UserError(f"--recipe {name}: {PIPELINE} has no such recipe{near}; there are {', '.join(there)}")
     return [one for one in known if not names or one.name in names]
 
 
@@ -205,7 +206,7 @@ def _data(entry: Entry) -> Iterator[Block]:
     root = Path("data/prepared") / entry.data
     counts = {
         split: {key: value for key, value in one.items() if isinstance(value, int) and not isinstance(value, bool)}
-        for split, one in read_json(root / "statistics.json").items()
+        for split, one in read_json(root / "statistics.json", f"run `{REPRO} prepare@{entry.data}`").items()
         if isinstance(one, dict)
     }
     names = list(dict.fromkeys(name for one in counts.values() for name in one))
