@@ -243,6 +243,19 @@ def test_settings_are_named_with_both_values(project):
     ]
 
 
+def test_a_setting_that_the_manifest_has_too_is_named_once(project):
+    write_manifest(CODE | {"settings": {"toy.yaml: losses": {"square": {"weight": 1}, "other": {"weight": 1}}}})
+    commit()
+    write_lock()
+    write_manifest(CODE | {"settings": {"toy.yaml: losses": {"square": {"weight": 2}, "other": {"weight": 2}}}})
+    old = toy.recipe()["losses"]["square"]["weight"]
+    Path("toy.yaml").write_text(to_yaml(toy.changed({"losses.square.weight": 2})))
+    assert causes(TRAIN, read_lock()) == [
+        f"toy.yaml: losses.square.weight  {old} -> 2",
+        "toy.yaml: losses.other.weight  1 -> 2",
+    ]
+
+
 def lose() -> None:
     """Remove what this clone keeps of earlier manifests."""
     for path in KEPT.iterdir():

@@ -44,7 +44,11 @@ def causes(instance: Instance, lock: Lock) -> list[str]:
     if entry is None:
         return ["dvc.lock knows no run of it"]
     before = {dep["path"]: dep.get("md5") for dep in entry.get("deps") or ()}
-    found = [*_settings(entry.get("params") or {}), *_code(instance, before), *_data(instance, before, lock)]
+    settings = [*_settings(entry.get("params") or {})]
+    told = {line.partition("  ")[0] for changed in settings for line in changed}
+    found = [line for changed in settings for line in _first(changed)]
+    found += [line for line in _code(instance, before) if line.partition("  ")[0] not in told]
+    found += _data(instance, before, lock)
     command = entry.get("cmd")
     if (" && ".join(command) if isinstance(command, list) else str(command)).split() != [*instance.command]:
         found.append("the command")
@@ -54,7 +58,8 @@ def causes(instance: Instance, lock: Lock) -> list[str]:
     return [f"no setting or code differs from dvc.lock; forced, without its outputs, or {others} changed"]
 
 
-def _settings(params: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+def _settings(params: Mapping[str, Mapping[str, Any]]) -> Iterator[list[str]]:
+    """Yield the differences of each params file."""
     for path, values in params.items():
         try:
             content = read_yaml(Path(path))
@@ -62,10 +67,12 @@ def _settings(params: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
             continue
         now = {key: value for key in values if (value := value_at(content, key)) is not None}
         before = {key: value for key, value in values.items() if value is not None}
-        changed = list(differences(before, now))
-        yield from (f"{path}: {line}" for line in changed[:MOST])
-        if len(changed) > MOST:
-            yield f"{path}: {len(changed) - MOST} more settings"
+        yield [f"{path}: {line}" for line in differences(before, now)]
+
+
+def _first(changed: list[str]) -> list[str]:
+    rest = len(changed) - MOST
+    return changed if rest <= 0 else [*changed[:MOST], f"{changed[0].partition(': ')[0]}: {rest} more settings"]
 
 
 def differences(before: Mapping[str, Any], now: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
