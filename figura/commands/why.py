@@ -15,7 +15,7 @@ from figura.base.files import read_text
 from figura.base.yaml12 import read_yaml
 from figura.commands import parser_of
 from figura.pipeline.accepted import acceptances, manifests_in
-from figura.pipeline.calls import check_repository, skipped, status
+from figura.pipeline.calls import BACK, check_repository, skipped, status
 from figura.pipeline.causes import causes
 from figura.pipeline.dag import PIPELINE, Instance, instances, no_pipeline
 from figura.pipeline.lock import Lock, read_lock
@@ -39,6 +39,10 @@ def main(arguments: list[str]) -> None:
     reported = [one for one in chosen if one.name in stale]
     for instance in reported:
         print(printable("\n".join(lines(instance, stale[instance.name], lock, known))))
+    ran = [part for one in reported if one.name in lock for part in stale[one.name] if isinstance(part, Mapping)]
+    missing = {how for part in ran for how in (part.get("changed outs") or {}).values()}
+    for how in BACK.keys() & missing:
+        print(f"{how}: {BACK[how]}")
     others = list(skipped(stale, {one.name for one in known}))
     for line in others:
         print(printable(line))
@@ -81,6 +85,7 @@ def lines(instance: Instance, said: list[Any], lock: Lock, known: Sequence[Insta
     found = [line for line in causes(instance, lock) if not line.startswith("no setting or code differs")]
     found += [one for one in said if isinstance(one, str) and one != "changed command"]  # "always changed"
     kinds = {kind: paths for one in said if isinstance(one, dict) for kind, paths in one.items()}
+    kinds = kinds if instance.name in lock else {}  # all is called modified or deleted
     told, params = tuple(found), {str(path) for path, _ in instance.params}
     for kind, what in (("changed deps", "data"), ("changed outs", "output")):
         for path, how in (kinds.get(kind) or {}).items():

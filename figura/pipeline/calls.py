@@ -14,6 +14,11 @@ from figura.base.errors import UserError, one_line
 COMMAND = (sys.executable, "-m", "dvc")
 PREFIX = "DVC_"
 """Of the environment variables by which DVC tells a stage what it runs."""
+BACK = {
+    "deleted": "`dvc checkout` brings back what the cache has",
+    "not in cache": "`dvc pull` fetches it, or `dvc checkout` after `dvc cache dir --local CACHE`, another clone's",
+}
+"""How an output is missing -> what brings it without a run."""
 
 
 def output(*arguments: str) -> str:

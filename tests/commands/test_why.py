@@ -115,3 +115,25 @@ def test_a_new_section_is_a_setting_and_a_longer_path_another_one() -> None:
         "  data: data/prepared/people (modified)",
         "  moved.yaml (new)",
     ]
+
+
+def test_a_stage_that_never_ran_has_one_line() -> None:
+    stage = Instance("train@toy", ("train",), ("data/prepared/people",), (), (("toy.yaml", "seed"),))
+    said = [{"changed deps": {"data/prepared/people": "modified"}}, {"changed outs": {"runs/toy/model": "deleted"}}]
+    assert lines(stage, said, {}, [stage]) == ["train@toy would run:", "  dvc.lock knows no run of it"]
+
+
+@pytest.mark.parametrize(("how", "way"), [("deleted", "`dvc checkout` brings"), ("not in cache", "`dvc pull` fetches")])
+def test_what_brings_outputs_back_is_said_of_stages_that_ran(
+    how: str, way: str, project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (project / "dvc.yaml").write_text("stages: {sort: {cmd: sort names, outs: [sorted]}}\n")
+    monkeypatch.setattr("figura.commands.why.status", lambda asked: {"sort": [{"changed outs": {"sorted": how}}]})
+    monkeypatch.setattr("figura.commands.why.refresh", list)
+    main([])
+    assert "dvc " not in capsys.readouterr().out
+    (project / "dvc.lock").write_text("stages: {sort: {cmd: sort names}}")
+    main([])
+    first, what, last = capsys.readouterr().out.splitlines()
+    assert (first, what) == ("sort would run:", f"  output: sorted ({how})")
+    assert last.startswith(f"{how}: {way}")
