@@ -2,6 +2,7 @@
 
 import copy
 import json
+import re
 import subprocess
 from pathlib import Path
 
@@ -279,7 +280,7 @@ def test_a_malformed_file_of_tolerances_is_refused(text, said, capsys):
         (
             lambda: None,
             ["--tolerances", "none.yaml"],
-            'none.yaml: no such file; write one, such as "*": {interval: 0.5}',
+            'none.yaml: no such file; write one, such as "*": {interval: 0.5, relative: 0.01}',
         ),
         (lambda: None, ["--revision", "nowhere"], "nowhere: not readable as a revision or experiment"),
         (lambda: Path("dvc.lock").unlink(), [], "dvc.lock: no such file; `dvc repro` writes it"),
@@ -294,6 +295,16 @@ def test_what_cannot_be_read_is_said(break_it, arguments, said, capsys):
     break_it()
     assert run(main, arguments) == 1
     assert said in capsys.readouterr().err
+
+
+def test_the_proposed_file_fits_metrics_without_intervals(capsys):
+    Path("metrics/tolerances.yaml").unlink()
+    assert run(main, []) == 1
+    proposed = re.search(r'"\*": \{.*?\}', capsys.readouterr().err)
+    Path("metrics/tolerances.yaml").write_text(proposed[0])
+    write({key: value for key, value in METRICS.items() if key != "undefined"})
+    git("commit", "-qam", "without what is no number")
+    assert run(main, []) == 0
 
 
 def test_the_projects_own_file_fits_its_metrics():

@@ -1,8 +1,10 @@
 """Compare the metrics of a rerun with the committed ones.
 
-Every metric that the pipeline writes to `metrics/full/*.json` must be within its tolerance of the revision's value;
-tolerances.py describes the file of tolerances. Of a metric with a bootstrap interval only `value` is compared: the
-bounds follow from the same examples, and the interval's width can scale the tolerance. Outputs of the data stages
+Every metric that the pipeline writes to `metrics/full/*.json` must be within its tolerance of the revision's value. The
+file of tolerances maps patterns of names, such as "pix2pix.*.psnr", to `exact`, `ignore` or a map: `interval` counts
+half-widths of the metric's interval, `relative` and `absolute` are other widths, of which the widest applies; with
+`direction: higher_is_better`, or `lower_is_better`, only a change for the worse counts. Of a metric with a bootstrap
+interval only `value` is compared, as the bounds follow from the same examples. Outputs of the data stages
 (`prepare@...`) must have the same hash in the lock file. Exits with 1 if a metric is out of tolerance or missing, or if
 a hash differs. Metrics in a file that the pipeline no longer writes count as missing: the file may be the committed
 one. Behind what failed: `figura report REVISION` has the examples that changed most.
@@ -39,8 +41,8 @@ def main(arguments: list[str]) -> None:
         raise UserError(f"--revision {WORKSPACE}: the gate compares the workspace with a commit; name that one")
     if not args.tolerances.exists():
         raise UserError(
-            f'{args.tolerances}: no such file; write one, such as "*": {{interval: 0.5}}, '
-            "which lets each metric move by half of its interval's half-width"
+            f'{args.tolerances}: no such file; write one, such as "*": {{interval: 0.5, relative: 0.01}}, '
+            "which lets each metric move by half of its interval's half-width, or by 1 %"
         )
     files, written = Files(args.revision), outputs_in(METRICS)
     rows = compare(committed(files, written), reproduced(written), read_tolerances(args.tolerances))
