@@ -50,6 +50,10 @@ LONGEST = 80
 """Characters of a line of `data/params.yaml`: DVC's writer breaks longer ones."""
 RELATIVE = re.compile(r"rescale: \{relative: \[([\d.]+), ([\d.]+)\]\}  # of (\d+) px")
 """The sizes of training's pictures, relative to those of figura's own data."""
+DOWNS = re.compile(r"^ *n_downs: (\d+)", re.MULTILINE)
+"""The depth of a `pix2pix.UNetGenerator`: sides are multiples of 2^(n_downs + 2)."""
+WEIGHTS_OF = re.compile(r"^ *\w+: (weights/\S+)", re.MULTILINE)
+"""A file that a recipe names, and no project has at first."""
 JUDGE = "pose_consistency"
 """The map in `dvc.yaml` of recipes that another recipe's network judges; its stage has the name with a dash."""
 
@@ -120,7 +124,8 @@ def with_data(root: Path, recipes: list[str], found: "Found") -> tuple[list[str]
     recipe, lines = files[params], [*found.seen, f"recipe: {recipes[0]}, {params}"]
     own = re.search(r"^    (crop_size|size): (\d+)", recipe, re.MULTILINE)
     if own and found.side and (own[1] == "crop_size" or found.side < int(own[2])):  # size: of patches
-        size = fitting(found.side)
+        least = [4 << int(downs) for text in files.values() for downs in DOWNS.findall(text)]
+        size = max([fitting(found.side), *least])
         recipe = re.sub(rf"^(    {own[1]}: )\d+", rf"\g<1>{size}", recipe, flags=re.MULTILINE)
         longer = f" (a step takes {(size / int(own[2])) ** 2:.0f} times as long as at {own[2]})"
         lines.append(f"data.common.{own[1]}: {size}" + (longer if size > int(own[2]) else ""))
@@ -203,10 +208,12 @@ def _next(root: Path, recipes: Iterable[str], datasets: str, own: bool, empty: b
         known = Path(source).is_absolute() or (root / f"{source}.dvc").exists()
         if not known and not _run(["git", "ls-files", "--", source], root).stdout:
             lines.append(f"next: dvc add {shlex.quote(source)} (experiments in a copy find no other data)")
+    comment = f"the comment at the top of {', '.join(params)}"
+    if own and (weights := sorted({one for path in params for one in WEIGHTS_OF.findall((root / path).read_text())})):
+        lines.append(f"next: bring {', '.join(weights)}, as {comment} says")
     commit = "git add . && git commit -m Start" if empty else "git add these files, and git commit"
     lines.append(f"next: {commit} (experiments start from a commit)")
     if sources and not own:
-        comment = f"the comment at the top of {', '.join(params)}"
         return [*lines, f"next: bring {', '.join(sorted(sources))}, as {comment} says; then dvc repro"]
     tries = " ".join(f"-S {one}:train.try=true" for one in params)
     lines.append(f"next: dvc exp run --temp {tries} (10 steps in a copy: does it fit?)")

@@ -353,6 +353,15 @@ def test_a_recipe_for_other_data(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert "if 010_label.png and 010_photo.png are one, rename them, such as 010_photo.png; " in capsys.readouterr().err
 
 
+def test_a_deep_network_and_its_weights(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    side_by_side(tmp_path / "mine")
+    assert run(init.main, ["--data", "mine", "--recipe", "facades", "new"]) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert "data.common.crop_size: 256" in said  # not 128, of the pictures: its network takes multiples of 256
+    comment = "the comment at the top of recipes/photos/facades.yaml"
+    assert f"next: bring weights/facades/metrics/lite0.safetensors, as {comment} says" in said
+
+
 def test_data_inside_of_the_project_have_a_relative_path(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pictures(tmp_path / "new/data/raw/my photos")
     assert run(init.main, ["--data", "new/data/raw/my photos", "new"]) == 0
