@@ -18,9 +18,10 @@ TIMES = {"schedule", "every", "after", "before"}
 
 
 def in_iterations(content: dict[str, Any], errors: ErrorCollector) -> dict[str, Any]:
-    """Return a recipe's content with iterations, rounded, in place of shares; `errors` gets those without `steps`."""
+    """Return a recipe's content with iterations, rounded, in place of shares; without `steps`, an error."""
     train = content.get("train")
-    steps = (train.get("shares_of") or train.get("steps")) if isinstance(train, dict) else None
+    train = train if isinstance(train, dict) else {}
+    steps, lacking = train.get("shares_of") or train.get("steps"), list[str]()
 
     def counted(value: Any, key: str) -> Any:
         if isinstance(value, dict):
@@ -29,12 +30,17 @@ def in_iterations(content: dict[str, Any], errors: ErrorCollector) -> dict[str, 
             return [counted(part, f"{key}.{index}") for index, part in enumerate(value)]
         if not isinstance(value, str) or not re.match(FORM, value) or not _is_time(key):
             return value
-        if not isinstance(steps, int) or key in (".train.steps", ".train.shares_of"):
-            errors.add(key.lstrip("."), f"found {value!r}, a share of `train.steps`, which is no number of iterations")
-            return value
-        return round(float(value[:-1]) / 100 * steps)
+        if isinstance(steps, int) and key not in (".train.steps", ".train.shares_of"):
+            return round(float(value[:-1]) / 100 * steps)
+        lacking.append(f"{key.lstrip('.')}: {value}")
+        return 1  # so that this is the only error
 
-    return counted(content, "")
+    whole = counted(content, "")
+    if lacking:
+        more = f" and {len(lacking) - 1} more" if lacking[1:] else ""
+        instead = "; write epochs x examples / data.batch_size in place of epochs" if train.get("epochs") else ""
+        errors.add("train.steps", f"expected a number: shares of it are `{lacking[0]}`{more}{instead}")
+    return whole
 
 
 def _is_time(key: str) -> bool:
