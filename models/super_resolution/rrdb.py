@@ -85,6 +85,8 @@ class RRDBGenerator(nn.Module):
             follow, as in BasicSR's networks for scales 2 and 1. `scale` x `unshuffle` is at most 4.
         bicubic_skip: add the bicubically upsampled input to the output. The network initially computes exactly that,
             because its last convolution is initialised to 0. Needs `in_channels` equal to `out_channels`.
+        trunk_skip: what the convolution behind the blocks is added to: their `input`, as in the paper, or their
+            `output`, as in DL-Art-School's network.
         initial_scale: factor on He's initialisation of the residual blocks (section 3.1: small values, here 0.1, make
             deep networks stable; shallow ones learn faster with 1).
 
@@ -108,6 +110,7 @@ class RRDBGenerator(nn.Module):
         pixels: Pixels = "signed",
         unshuffle: Literal[1, 2, 4] = 1,
         bicubic_skip: bool = False,
+        trunk_skip: Literal["input", "output"] = "input",
         initial_scale: Factor = 0.1,
     ) -> None:
         super().__init__()
@@ -118,7 +121,7 @@ class RRDBGenerator(nn.Module):
                 f"bicubic_skip: in_channels {in_channels} and out_channels {out_channels} must be the same"
             )
         self.scale, self.in_channels, self.bicubic_skip = scale, in_channels, bicubic_skip
-        self.pixels, self.unshuffle = pixels, unshuffle
+        self.pixels, self.unshuffle, self.trunk_skip = pixels, unshuffle, trunk_skip
         self.first = convolution(in_channels * unshuffle**2, features)
         self.trunk = nn.Sequential(
             *(ResidualDenseBlocks(features, growth, scaling) for _ in range(blocks)), convolution(features, features)
@@ -159,7 +162,11 @@ class RRDBGenerator(nn.Module):
         pixels = x if self.pixels == "signed" else (x + 1) / 2
         pixels = F.pixel_unshuffle(pixels, self.unshuffle) if self.unshuffle > 1 else pixels
         small = self.first(pixels.contiguous(memory_format=torch.channels_last))  # a fifth faster on CPUs
-        small = small + self.trunk(small)
+        if self.trunk_skip == "input":
+            small = small + self.trunk(small)
+        else:
+            small = self.trunk[:-1](small)
+            small = small + self.trunk[-1](small)
         for layer in self.ups:
             small = activated(layer(F.interpolate(small, scale_factor=2.0, mode="nearest")))
         image = self.last(activated(self.painting(small)))

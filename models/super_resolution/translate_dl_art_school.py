@@ -27,7 +27,7 @@ def row(key: str) -> str:
 
 SYSTEM = System("DL-Art-School", frozenset({"networks", "steps"}), row=row)
 NETWORKS: dict[str, dict[str, Any]] = {
-    "RRDBNet": {"type": "super_resolution.RRDBGenerator", "initial_scale": 0.1},
+    "RRDBNet": {"type": "super_resolution.RRDBGenerator", "initial_scale": 0.1, "trunk_skip": "output"},
     "discriminator_vgg_128": {"type": "super_resolution.VGGDiscriminator", "norm": "batch"},
     "discriminator_vgg_128_gn": {"type": "super_resolution.VGGDiscriminator", "norm": "none"},
 }
@@ -65,9 +65,7 @@ def translate(t: Translation) -> None:
     for name in networks:
         if path := t.get(f"path.pretrain_model_{name}"):
             t.weights("esrgan", str(path), name)
-    t.remarks.append(
-        "generators trained there do not fit: their RRDBNet adds conv_body to the blocks' output, not to their input"
-    )
+    t.weights("esrgan", f"models/{t.given.get('train.niter', 'N')}_generator.pth", networks[0])
 
 
 def _network(t: Translation, name: str) -> None:

@@ -394,6 +394,7 @@ CASES |= {
         None,
         {
             "networks.generator.blocks": 23, "networks.generator.pixels": "unit", "steps.D.detach": ["sr"],
+            "networks.generator.trunk_skip": "output",
             "steps.G.optimizer.betas": [0.9, 0.999], "losses.G_feature.layers": {"relu5_2": 1.0},
             "train.ema.decay": 0.999, "metrics.scores.upscaling.image": "sr",
         },
@@ -1052,13 +1053,6 @@ def test_batch_norm_judges_real_and_fake_pictures_apart(source, calls, tmp_path)
         f"{key}.{name}": one for key, step in recipe["steps"].items() for name, one in step["injectors"].items()
     }
     assert {key: [*one["inputs"].values()] for key, one in injectors.items() if one.get("network") in judges} == calls
-
-
-def test_a_generator_of_dl_art_school_is_not_imported(tmp_path):
-    """Its RRDBNet has ESRGAN's names, and another skip connection."""
-    translation = written("dl_art_school", tmp_path)
-    assert not [line for line in translation.commands.values() if "figura import" in line]
-    assert any("generators trained there do not fit" in one for one in translation.remarks)
 
 
 def test_a_folder_whose_name_is_a_number_stays_one(tmp_path):

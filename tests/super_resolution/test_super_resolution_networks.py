@@ -43,6 +43,23 @@ def test_dense_blocks_and_their_residuals():
     assert torch.equal(x, kept)  # activations in place touch nothing that is still needed
 
 
+def test_the_trunk_is_added_to_its_input_or_as_in_dl_art_school_to_its_output():
+    torch.manual_seed(0)
+    x, images = torch.rand(1, 3, 4, 4), {}
+    for skip in ("input", "output"):
+        network = RRDBGenerator(scale=1, trunk_skip=skip, **SMALL)
+        for name, one in network.named_parameters():
+            torch.nn.init.constant_(one, 0.01 if name.endswith("weight") else 0.0)
+        features = network.first(x)
+        blocks, convolution = network.trunk[0], network.trunk[1]
+        made = blocks(features)
+        summed = convolution(made) + (features if skip == "input" else made)
+        expected = network.last(F.leaky_relu(network.painting(summed), 0.2))
+        images[skip] = network(x)["image"]
+        torch.testing.assert_close(images[skip], expected, atol=0, rtol=1e-6)
+    assert not torch.equal(*images.values())
+
+
 def test_with_a_bicubic_skip_it_starts_from_bicubic():
     torch.manual_seed(0)
     x = torch.rand(1, 3, 9, 6)
