@@ -372,8 +372,13 @@ def _adversarial(t: Translation, place: str, weight: float, model: str) -> None:
     half = 0.5 if average else 1.0
     for end, entry in adversarial(kind, "generator", "judged_real", "judged_fake").items():
         t.set(f"losses.G_{end}", {**entry, "weight": weight * half, "step": "G"}, f"{place}loss_weight")
-    for end, entry in adversarial(kind, "discriminator", "real_logits", "fake_logits").items():
+    levels = {"real_logits": "real_level", "fake_logits": "fake_level"}
+    for end, entry in adversarial(kind, "discriminator", *levels).items():
+        if average:  # no gradient flows through the mean of the others
+            entry["inputs"]["opposite"] = levels[entry["inputs"]["opposite"]]
         t.set(f"losses.D_{end}", {**entry, "weight": half, "step": "D"}, f"{place}gan_type")
+    if average:
+        t.set("steps.D.injectors.levels", {"type": "Detach", "names": levels})
 
 
 def adversarial(kind: str, role: str, real: str, fake: str) -> dict[str, dict[str, Any]]:

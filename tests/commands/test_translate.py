@@ -360,6 +360,8 @@ CASES |= {
             "networks.discriminator.type": "super_resolution.VGGDiscriminator", "seed": 0, "train.ema.decay": 0.999,
             "steps.D.optimizer.betas": [0.9, 0.99], "losses.G_feature.layers": {"relu5_2": 1.0},
             "steps.G.lr_schedule": {"type": "Decay", "at": [50000, 100000], "factor": 0.5, "over": 0},
+            "losses.D_real.inputs.opposite": "fake_level", "losses.D_fake.inputs.opposite": "real_level",
+            "steps.D.injectors.levels.names": {"real_logits": "real_level", "fake_logits": "fake_level"},
         },
         {"--auto_resume", "datasets.train.io_backend.type", "path.resume_state", "train.net_d_iters"},
         {"esrgan.yml": ESRGAN},
@@ -737,7 +739,7 @@ def composite(b_scale):
 
 SOBEL = [[1, 0, -1], [2, 0, -2], [1, 0, -1]], [[1, 2, 1], [0, 0, 0], [-1, -2, -1]]
 LAPLACE = ([[0, 1, 0], [1, -4, 1], [0, 1, 0]],)
-BATCH = IMAGES | LOGITS | MEANS | FIELDS
+BATCH = IMAGES | LOGITS | MEANS | FIELDS | {f"{one}_level": LOGITS[f"{one}_logits"] for one in ("real", "fake")}
 WITHOUT_VGG = {"G_VGG", "perceptual", "G_feature"}
 ITERATION = 2750  # VUNet's KL then counts half
 TOTALS = {  # case, step: the sum of all losses there but for those of VGG19, whose weights are no formula
