@@ -1,7 +1,7 @@
 """Compute a recipe's metrics from a dump."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,8 @@ from figura.report.interfaces import NotApplicableError, Picture, Score
 from figura.report.resampling import LEAST_GROUPS, PairedBootstrap, PairedEstimate
 from figura.report.sheets import finish
 
+PLAIN = (int, float, str, list, tuple, type(None))
+"""Types that JSON has."""
 Metrics = dict[str, dict[str, Any]]
 """Score -> metric -> number or `{value, low, high}`."""
 
@@ -39,7 +41,7 @@ def compute_metrics(
     """Apply `scores` (by default all of `metrics.scores`) to a dump, with the bootstrap of `metrics`.
 
     A score that does not apply to the data is skipped, and the reason is passed to `say`. One that fails, whose metric
-    is NaN or infinite, or which writes a key that marks a failure, is an error; the others are computed.
+    is no finite, plain number, or which writes a key that marks a failure, is an error; the others are computed.
 
     Raises:
         UserError: all errors, unless `errors` collects them.
@@ -50,23 +52,43 @@ def compute_metrics(
         before, key = found.count, f"metrics.scores.{name}"
         try:
             computed = score(dump, bootstrap)
+            _make_plain(computed)
         except NotApplicableError as error:
             say(f"{key}: left out: {error}")
             continue
         except UserError as error:
             found.add(key, str(error))
             continue
-        for metric, value in flattened(computed).items():
-            if isinstance(value, float) and not math.isfinite(value):
-                found.add(key, f"its metric {metric!r} is {value}; a score leaves out what it cannot compute")
-            if ERROR_KEY in metric.split("."):
-                what = f"it writes the metric {metric.removesuffix('.low').removesuffix('.high')!r}"
-                found.add(key, f"{what}; a metrics file with a key {ERROR_KEY!r} counts as unreadable: rename it")
+        for fault in _faults(computed):
+            found.add(key, fault)
         if found.count == before:
             metrics[name] = computed
     if errors is None:
         found.raise_any()
     return metrics
+
+
+def _make_plain(computed: Any) -> None:
+    """Put Python's numbers in place of NumPy's and PyTorch's in nested dictionaries, whose own types stay."""
+    for name, value in computed.items() if isinstance(computed, dict) else ():
+        if getattr(value, "ndim", None) == 0:
+            computed[name] = value.item()
+        _make_plain(value)
+
+
+def _faults(computed: Any) -> Iterator[str]:
+    """Yield what is wrong with what a score gave."""
+    if not isinstance(computed, Mapping):
+        yield f"gives a {type(computed).__name__}; a score gives a map of numbers by their names"
+        return
+    for metric, value in flattened(computed).items():
+        if not isinstance(value, PLAIN):
+            yield f"its metric {metric!r} is a {type(value).__name__}; expected a number"
+        if isinstance(value, float) and not math.isfinite(value):
+            yield f"its metric {metric!r} is {value}; a score leaves out what it cannot compute"
+        if ERROR_KEY in metric.split("."):
+            what = f"it writes the metric {metric.removesuffix('.low').removesuffix('.high')!r}"
+            yield f"{what}; a metrics file with a key {ERROR_KEY!r} counts as unreadable: rename it"
 
 
 def summarize(recipe: Recipe, metrics: Metrics, say: Callable[[str], object] = print) -> dict[str, dict[str, Any]]:

@@ -3,8 +3,10 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
+import torch
 import toy
 from dumps_by_hand import sealed
 
@@ -85,6 +87,39 @@ class Failing(Score):
 class Endless(Score):
     def __call__(self, dump, bootstrap):
         return {"mean": float("inf")}
+
+
+class OfNumpy(Score):
+    def __call__(self, dump, bootstrap):
+        return {"mean": np.float32(0.5), "nested": {"sum": torch.ones(())}}
+
+
+class Bare(Score):
+    def __call__(self, dump, bootstrap):
+        return 0.5
+
+
+class Vector(Score):
+    def __call__(self, dump, bootstrap):
+        return {"mean": np.ones(3)}
+
+
+def test_scores_that_json_cannot_hold_are_errors(dump):
+    types = {"bare": "Bare", "vector": "Vector"}
+    changes = {**CHANGES, "metrics.scores": {name: {"type": f"test_metrics.{kind}"} for name, kind in types.items()}}
+    recipe = toy.checked(changes)
+    with pytest.raises(UserError) as caught:
+        compute_metrics(recipe, dump)
+    assert str(caught.value).splitlines() == [
+        f"{recipe.path}: metrics.scores.bare: gives a float; a score gives a map of numbers by their names",
+        f"{recipe.path}: metrics.scores.vector: its metric 'mean' is a ndarray; expected a number",
+    ]
+
+
+def test_numbers_of_numpy_and_pytorch_are_numbers(dump):
+    recipe = toy.checked({**CHANGES, "metrics.scores": {"of_numpy": {"type": "test_metrics.OfNumpy"}}})
+    found = json.dumps(compute_metrics(recipe, dump))
+    assert found == '{"of_numpy": {"mean": 0.5, "nested": {"sum": 1.0}}}'
 
 
 def test_what_fails_takes_nothing_else_with_it(dump, tmp_path, capsys):
