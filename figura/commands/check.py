@@ -55,6 +55,9 @@ def whole(path: Path) -> str:
 def summary(path: Path) -> str:
     """Return what a recipe has, in a line. Raises UserError with all its faults."""
     content = read_yaml(path)
+    if not {"networks", "steps", "train"} & {*content}:
+        sections = ", ".join(map(str, content))
+        raise UserError(f"{path}: trains nothing, it has {sections}; check what extends it, or `{REPRO}` its stage")
     check_schema(content, path)
     recipe = check_recipe(content, path)
     from figura.recipe.late_parts import late_parts  # imports PyTorch

@@ -92,6 +92,14 @@ def test_what_would_end_a_training_is_found_before(changes, told, check):
     assert lines[0].startswith(f"painter.yaml: {told}")
 
 
+@pytest.mark.parametrize("recipe", ["shared/people.yaml", "pose_consistency/vunet.yaml"])
+def test_what_trains_nothing_is_told_in_one_line(recipe, capsys):
+    path = f"{Path(__file__).parents[2]}/recipes/{recipe}"
+    assert run(main, [path]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"error: {path}: trains nothing, it has evaluate, ")
+
+
 def test_what_a_command_brings_is_no_fault(check):
     """The folder `later` is the output of a stage, and so is the model of the recipe."""
     start = "runs/painter/model/generator.safetensors"
