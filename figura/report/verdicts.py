@@ -12,8 +12,10 @@ from figura.report.curves import losses_of
 from figura.report.interfaces import Estimate
 from figura.report.intervals import Floats
 
-RISE, FALL = 0.02, 0.1
+RISE, FALL = 0.02, 0.05
 """Shares of a loss's whole fall: a rise of validation, and a fall in the last quarter of training, that count."""
+DIVERGED = 10.0
+"""Times its first row."""
 
 
 def verdict(gain: Mapping[str, float]) -> str:
@@ -41,14 +43,20 @@ def losses_to_judge(recipe: Mapping[str, Any]) -> set[str]:
 def judge_curves(train: pd.DataFrame, validation: pd.DataFrame, losses: Collection[str]) -> list[str]:
     """Return at most one line on the curves of a training, as of `curves.read_histories`.
 
-    Of `losses`, only the one that fell most is judged, by raw value times last weight: what deceives a discriminator
+    A training has *diverged* if at its end the largest of `losses`, raw value times last weight, is `DIVERGED` times
+    its first row. Else only the loss that fell most is judged, by the same product: what deceives a discriminator
     neither falls nor needs to. It is *overfitted* if its validation has a minimum before the end, is now higher by
     `RISE` of the fall from the first training row to that minimum, and training fell since. Or validation came within
     `RISE` of its minimum in the first half of the training, and training fell by as much since. It is *unfinished* if
     quarters of training have ever lower means, the last one by `FALL` of the whole fall and two standard errors, and
     validation is lowest at the end.
     """
-    falls = {name: _fall(train, name) for name in losses_of(train) if name in losses}
+    ends = {name: _ends(train, name) for name in losses_of(train) if name in losses}
+    largest = max(ends, key=lambda one: ends[one][1] * ends[one][2], default="")
+    if largest and 0 < DIVERGED * ends[largest][0] < ends[largest][1]:
+        first, last, _ = ends[largest]
+        return [f"{largest}: rises from {first:.3g} to {last:.3g}: diverged; lower the learning rate"]
+    falls = {name: (first - last) * weight for name, (first, last, weight) in ends.items()}
     name = max(falls, key=lambda one: falls[one], default="")
     if not name or not falls[name] > 0:
         return []
@@ -86,13 +94,14 @@ def _curve(history: pd.DataFrame, name: str) -> tuple[Floats, Floats]:
     return rows["step"].to_numpy(), rows.iloc[:, -1].to_numpy()
 
 
-def _fall(train: pd.DataFrame, name: str) -> float:
-    """Return by how much a loss fell from its first row to the mean of its last quarter, times its last weight."""
+def _ends(train: pd.DataFrame, name: str) -> tuple[float, float, float]:
+    """Return the first row of a loss, the mean of its last quarter, and its last weight; zeros without two rows."""
     values = train[f"{name}.raw"].dropna().to_numpy()
     weights = train[f"{name}.weight"].dropna().to_numpy() if f"{name}.weight" in train else np.ones(1)
     if len(values) < 2:
-        return 0.0
-    return float((values[0] - values[-max(len(values) // 4, 1) :].mean()) * (weights[-1] if len(weights) else 1.0))
+        return 0.0, 0.0, 0.0
+    last = values[-max(len(values) // 4, 1) :].mean()
+    return float(values[0]), float(last), float(weights[-1]) if len(weights) else 1.0
 
 
 def _fell(before: Floats, after: Floats, least: float = 0.0) -> bool:

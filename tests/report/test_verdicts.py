@@ -97,6 +97,11 @@ LINES = {
         planted(np.linspace(1, 0, 40), [0.9, 0.5, 0.505, 0.5, 0.498, 0.505, 0.503, 0.504], every=50),
         ["a: validation has not improved since step 100, and training still falls: train fewer steps, or add data"],
     ),
+    "rises tenfold and more, and falls a little": (
+        planted([4.5, 600, 5e4, 2e4, 5e3, 2e3, 600, 558], [40, 1800, 180], STEPS[:8], b=np.linspace(0.1, 1.5, 8)),
+        ["a: rises from 4.5 to 579: diverged; lower the learning rate"],  # the mean of the last two
+    ),
+    "a smaller loss rises tenfold, as KL does": (planted(DECAY + 1, [1.3, 1.2, 1.1, 1], b=STEPS / 500), []),
     "both are flat from the middle on": (planted(DECAY, [0.5, 0.3, 0.3, 0.3]), []),
     "validation falls with training": (planted(DECAY, [0.5, 0.3, 0.2, 0.15]), []),
     "validation rises by less than 2 % of the fall": (planted(DECAY, [0.5, 0.3, 0.305, 0.31]), []),
