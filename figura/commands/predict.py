@@ -139,10 +139,11 @@ def _arguments(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument(OPTION, action="store_true", help=HELP)
     args = parser.parse_intermixed_args(arguments)
     has_recipe = args.words[0].endswith((".yaml", ".yml"))
-    args.recipe = recipe_file(args.words.pop(0)) if has_recipe else None
+    recipe = args.words.pop(0) if has_recipe else None
     args.model, args.files = Path(args.words[0]) if args.words else None, args.words[1:]
     if not args.files:
         parser.error("the following arguments are required: " + ("FILE" if args.model else "MODEL, FILE"))
+    args.recipe = recipe_file(recipe) if recipe else None
     if args.overlap is not None and args.tile is None:
         parser.error("--overlap: there are no tiles without --tile")
     return args
