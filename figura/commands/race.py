@@ -120,8 +120,8 @@ def _experiments(settings: "Settings", recipe: str, steps: int, stage: str) -> d
     """Run experiments one after the other, so that they find each other's states, in the place of older ones.
 
     Returns:
-        How many of their `steps` iterations were trained, by name; those whose training or evaluation failed are left
-        out. Iterations of a shared state or of DVC's run cache do not count.
+        How many of their `steps` iterations were trained, by name; those that were refused, or failed in training or
+        evaluation, are left out. Iterations of a shared state or of DVC's run cache do not count.
 
     Raises:
         UserError: DVC failed otherwise.
@@ -138,7 +138,7 @@ def _experiments(settings: "Settings", recipe: str, steps: int, stage: str) -> d
             shared = SHARED.search(said)
             begin = int(shared[1].replace(",", "")) if shared else 0
             counts[name] = steps - begin if f"Running stage 'train@{recipe}'" in said else 0
-        elif not re.search(rf"failed to reproduce '(train|eval-dump)@{recipe}'", said):
+        elif not re.search(rf"failed to reproduce '((train|eval-dump)@{recipe}|.*:code)'", said):
             raise UserError(f"{name}: dvc exp run ended with {status}; {ABOVE}")
     return counts
 
