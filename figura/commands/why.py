@@ -41,7 +41,7 @@ def main(arguments: list[str]) -> None:
         print(printable("\n".join(lines(instance, stale[instance.name], lock, known))))
     ran = [part for one in reported if one.name in lock for part in stale[one.name] if isinstance(part, Mapping)]
     missing = {how for part in ran for how in (part.get("changed outs") or {}).values()}
-    for how in BACK.keys() & missing:
+    for how in [one for one in BACK if one in missing]:
         print(f"{how}: {BACK[how]}")
     others = list(skipped(stale, {one.name for one in known}))
     for line in others:
