@@ -296,12 +296,23 @@ def _conforming(value: Any, hint: Any, key: str, errors: ErrorCollector) -> Any:
             return adapter.validate_python(value)
         return adapter.validate_json(json.dumps(value, default=str), strict=True)
     except ValidationError as error:
+        if _is_instance(value, adapter):
+            return value
         if constructed:
             expected = {expectation(detail["msg"]) for detail in error.errors()}
             errors.add(key, f"found one {type(value).__name__}; expected {' or '.join(sorted(expected))}")
         else:
             errors.add_invalid(error, hint, key)
         return value
+
+
+def _is_instance(value: Any, adapter: TypeAdapter[Any]) -> bool:
+    """Tell if `value` conforms as it is: an annotation such as numbers.Number, a class, takes nothing from JSON."""
+    try:
+        adapter.validate_python(value, strict=True)
+    except ValidationError:
+        return False
+    return True
 
 
 def _adapter(hint: Any) -> TypeAdapter[Any] | None:

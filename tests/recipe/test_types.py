@@ -3,7 +3,9 @@ import inspect
 import os
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
+from numbers import Number
 from pathlib import Path
 
 import pytest
@@ -183,8 +185,8 @@ class Kind:
 
 
 class Cast(Schedule):
-    def __init__(self, kind: Kind, size: int) -> None:
-        self.kind, self.size = kind, size
+    def __init__(self, kind: Kind, size: int, degrees: Number | Sequence[float] = (0.0,)) -> None:  # as torchvision's
+        self.kind, self.size, self.degrees = kind, size, degrees
 
 
 def test_what_pydantic_cannot_check_is_left_to_the_constructor(errors):
@@ -192,3 +194,10 @@ def test_what_pydantic_cannot_check_is_left_to_the_constructor(errors):
     assert construct("test_types.Cast", {"kind": kind, "size": 2}, SCHEDULE, "k", errors).kind == kind
     assert construct("test_types.Cast", {"kind": kind, "size": "2"}, SCHEDULE, "k", errors) is None
     assert errors.lines == ["p.yaml: k.size: found '2'; expected an integer"]
+
+
+@pytest.mark.parametrize("degrees", [5, 2.5, [-5.0, 5.0]])
+def test_an_annotation_may_be_an_abstract_number(degrees, errors):
+    arguments = {"kind": {"dtype": "float16", "sizes": [1]}, "size": 2, "degrees": degrees}
+    cast = construct("test_types.Cast", arguments, SCHEDULE, "k", errors)
+    assert cast.degrees == degrees
