@@ -31,6 +31,17 @@ class Broken(Loss):
         raise ArithmeticError("no such number")
 
 
+class Shift(nn.Module):
+    """Goes to the device of its input, and reads a value of its own, as augmentations of kornia do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("step", torch.ones(1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.to(x.device).step.item()
+
+
 class Seen(nn.Module):
     """Refuses to be built without values."""
 
@@ -136,6 +147,13 @@ def test_what_asks_for_values_is_scaled_and_gradients_still_flow():
     assert costs.scaled == ["losses.distance"]
     assert costs.notes == []
     assert costs.backward == plain.backward
+
+
+def test_a_module_that_moves_to_the_device_of_its_input_is_run_on_the_cpu():
+    shift = {"type": "test_dataflow.Shift", "inputs": {"x": "image"}, "output": "shifted"}
+    costs = costs_of(toy.checked({"steps.painter.injectors.shift": shift}))
+    assert (costs.notes, costs.scaled) == ([], ["steps.painter.injectors.shift"])
+    assert costs.shapes["shifted"] == ("4×1×4×4",)
 
 
 def test_what_cannot_be_carried_out_is_said_and_the_rest_goes_on():

@@ -10,7 +10,9 @@ multiply-accumulate. Elementwise operations, norms and the optimizer are not cou
 
 import math
 from collections.abc import Callable, Iterable, Mapping
+from copy import deepcopy
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 from weakref import WeakSet
 
@@ -158,12 +160,13 @@ class _Run:
         self.scaled_saved, self.scaled_backward = 0.0, 0.0
 
     def inject(self, key: str, injector: Injector) -> None:
-        def call(state: State, networks: Networks) -> dict[str, Any]:
+        def call(state: State, networks: Networks, injector: Injector = injector) -> dict[str, Any]:
             state = State({name: value for name, value in state.items() if name not in injector.adds})
             injector(state, networks, self.iteration)
             return {name: state[name] for name in injector.adds}
 
-        outputs = self._run(key, injector.reads, call, call)
+        real_call = partial(call, injector=deepcopy(injector))  # its own: a package's module moves to the meta device
+        outputs = self._run(key, injector.reads, call, real_call)
         self.view |= outputs
         self.state |= outputs
 
