@@ -105,8 +105,9 @@ def _data(t: Translation) -> None:
                   "imagenetpaireddataset": "resampled"}  # fmt: skip
     made = t.choice(f"{train}type", kind.lower(), small_ones)
     small = t.get(f"{train}lq_size")
-    size = t.get(f"{train}gt_size") or (small * t.at("data.common")["scale"] if small else t.get("gt_size", 128))
-    t.set("data.common.size", size, f"{train}gt_size", f"{train}lq_size", "gt_size")
+    scale = t.at("data.common")["scale"]
+    size = t.get(f"{train}gt_size") or (small * scale if small else t.get("gt_size", 128))
+    t.set("data.common.size", size // scale * scale, f"{train}gt_size", f"{train}lq_size", "gt_size")
     t.drop("data.train.scenes.augmentation")
     for here, there, chance in (("horizontal_flip", "use_hflip", 0.5), ("rotate90", "use_rot", 0.75)):
         if t.get(f"{train}{there}", True):

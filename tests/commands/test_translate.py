@@ -570,6 +570,7 @@ EQUAL = dict.fromkeys(("nearest", "lanczos", "bilinear", "bicubic"), 1.0)
     ("text", "here", "value"),
     [
         (SPAN, "networks.generator.norm", False),
+        (ESRGAN.replace("scale: 4", "scale: 3"), "data.common.size", 126),  # gt_size 128: lq has 128 // 3 pixels
         (ESRGAN.replace(", gamma: 0.5", ""), "steps.G.lr_schedule.factor", 0.1),
         (REDUX, "steps.G.optimizer", {"type": "torch.optim.AdamW", "lr": 1e-4}),  # torch's own decay, 0.01
         (ESRGAN.replace("conv5_4: 1", "relu1_2: 0.1, relu3_4: 1, relu5_4: 0.5"), "losses.G_feature.layers",
