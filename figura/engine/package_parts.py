@@ -194,6 +194,8 @@ def injector_of(part: Any) -> type[PackageOperation] | None:
     hints = {one.name: one.annotation for one in own} | (annotations(part.__init__) if is_module else {})
 
     def init(self: PackageOperation, *, inputs: Any, output: Any, **given: Any) -> None:
+        if not is_module:  # PyTorch's take tuples for lists, kornia's take no lists
+            given = {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
         PackageOperation.__init__(self, part(**given) if is_module else partial(part, **given), inputs, output)
 
     return stand_in(part, PackageOperation, {"__init__": init}, inspect.Signature([*own, *named, *more]), hints)

@@ -25,6 +25,12 @@ def shifted(x: Tensor, by: float = 1.0):  # without annotation of the result
     return x + by
 
 
+def blurred(x: Tensor, sigma: tuple[float, float]):
+    """Want a tuple, as kornia's functions do."""
+    assert isinstance(sigma, tuple)
+    return x * sigma[0]
+
+
 def in_place(x: Tensor):
     return x.add_(1)
 
@@ -60,6 +66,7 @@ def made(declared: dict[str, Any]) -> PackageOperation:
         ({"type": "torch.nn.functional.pad", "inputs": ["a"], "pad": [1, 0]}, [np.pad(A, [(0, 0)] * 3 + [(1, 0)])]),
         ({"type": "torch.nn.PixelShuffle", "upscale_factor": 1, "inputs": {"input": "a"}}, [A]),
         ({"type": "test_package_injectors.shifted", "inputs": {"x": "a"}, "by": 2.5}, [A + 2.5]),
+        ({"type": "test_package_injectors.blurred", "inputs": {"x": "a"}, "sigma": [2.0, 1.0]}, [A * 2]),
     ],
     ids=lambda value: value["type"] if isinstance(value, dict) else "",
 )  # fmt: skip
