@@ -59,7 +59,7 @@ def strip_of(folder: Path, sheet: dict[str, Any]) -> "Pixels":
     from figura.report.sheets import pixels_of, side_by_side
 
     rows = rows_where(Dump(folder).mode(sheet["mode"]), sheet["mode"], sheet.get("where"))
-    columns: list[str] = sheet["columns"]
+    columns: list[str] = sheet.get("columns") or [sheet["image"]]
     count = min(len(rows), max(1, round(WIDTH / (CELL * len(columns)))))
     width = WIDTH // (count * len(columns)) - GAP
     pictures = []

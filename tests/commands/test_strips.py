@@ -15,6 +15,7 @@ RECIPE = """
 metrics:
   pictures:
     pairs: {type: images.Sheet, mode: drawn, columns: [x, y_hat], count: 8, where: chosen}
+    found: {type: pose.FoundImages, mode: drawn, image: y_hat, count: 8, where: chosen}
     worst: {type: images.Extremes, mode: drawn}
 """
 
@@ -45,6 +46,13 @@ def test_examples_are_spread_evenly_over_those_of_the_sheet(project: Path) -> No
     # three examples of two pictures; of the nine that are chosen, 1, 3, 5, ..., every third
     levels = [row[x] for x in (100, 300, 500, 700, 900, 1100)]
     assert levels == pytest.approx([10, 10, 70, 70, 130, 130], abs=3)
+
+
+def test_a_sheet_of_one_saved_image_is_a_column(project: Path) -> None:
+    main(["docs/pictures", "toy/found"])
+    strip = cv2.imread(str(project / "docs/pictures/toy.webp"))
+    levels = strip[strip.shape[0] // 2, 100::200, 0]
+    assert levels == pytest.approx([10, 30, 70, 90, 130, 150], abs=3)  # six of the nine that are chosen
 
 
 def test_a_strip_that_a_readme_should_not_load_is_refused(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
