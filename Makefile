@@ -3,7 +3,7 @@
 #: run          enlarges a photo by a network that ships, then trains everything that is not up to date
 #: test         lint, types, and the quick tests; from 4 minutes on two cores
 #: test-slow    tests that start the real DVC, Slurm, an entry point, stores and hosted workflows, and the longest
-#: test-all     both, as .ci/run does; 27 to 52 minutes in CI
+#: test-all     both, as .ci/run does; 23 to 52 minutes in CI
 #: lint         lint, format and types alone
 #: pictures     the README's pictures, from the results of `make run`
 #: docs         the site, in build/site; broken links are errors
