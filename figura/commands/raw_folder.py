@@ -223,10 +223,16 @@ def _two_sides(folder: Path) -> Found | None:
 def _places(folder: Path) -> Places:
     """Return the splits of a folder; the folder itself, as train, if it has none."""
     found: Places = {}
-    for name, split in SPLITS.items():
+    for name, split in _named_splits(folder).items():
         if split not in found and (place := split_folders(folder / name)):
             found[split] = (name, *place)
     return found if TRAIN in found else {TRAIN: (".", folder, sides(folder))}
+
+
+def _named_splits(folder: Path) -> dict[str, str]:
+    """Return the name of a folder -> its split: the usual names first, then others, such as `Training`."""
+    inside = sorted(one.name for one in folder.iterdir() if one.is_dir() and one.name[0] != ".")
+    return SPLITS | {name: SPLITS[word[1]] for name in inside if (word := _SPLIT.search(name.lower()))}
 
 
 def _of_pairs(folder: Path, names: dict[str, str], counts: dict[str, int], what: str, loaded: list[Loaded]) -> Found:
@@ -261,8 +267,11 @@ def _named_apart(splits: Sequence[Sequence[Sequence[Path]]]) -> list[str]:
 
 def _pictures(folder: Path) -> Found:
     """Return plain pictures."""
-    names = {split: name for name, split in SPLITS.items() if (folder / name).is_dir()}
-    names = {split: names[split] for split in names} if TRAIN in names else {TRAIN: "."}
+    names = dict[str, str]()
+    for name, split in _named_splits(folder).items():
+        if (folder / name).is_dir():
+            names.setdefault(split, name)
+    names = {split: names[split] for split in in_order(names)} if TRAIN in names else {TRAIN: "."}
     files = {split: [folder / name / file for file in picture_files(folder / name)] for split, name in names.items()}
     if not any(files.values()):
         videos = sorted(file for file in folder.rglob("*") if file.suffix.lower() in VIDEOS)
@@ -270,7 +279,7 @@ def _pictures(folder: Path) -> Found:
             raise _of_video(folder, videos[0])
         raise UserError(f"--data {folder}: no pictures ({', '.join(SUFFIXES)}) and no annotations; {_others(folder)}")
     found = _of_singles(folder, names, files)
-    return found._replace(seen=(*found.seen, *_left_out(folder)))
+    return found._replace(seen=(*found.seen, *_left_out(folder, names, sum(map(len, files.values())))))
 
 
 def _others(folder: Path) -> str:
@@ -282,10 +291,11 @@ def _others(folder: Path) -> str:
     return f"{left_out_line(others)}: {cure}" if others else "bring data there"
 
 
-def _left_out(folder: Path) -> list[str]:
-    """Return lines about files beside plain pictures, and what to do about those that look like annotations."""
+def _left_out(folder: Path, names: dict[str, str], used: int) -> list[str]:
+    """Return lines about files beside the pictures used, and what to do about those that look like annotations."""
     left_out = Counter[str]()
     counted = sum(1 for _ in picture_files(folder, left_out))
+    left_out += Counter({f"pictures outside of {', '.join(names.values())}": counted - used})
     lines = [left_out_line(left_out)] if left_out else []
     for suffix in _ANNOTATIONS:
         fewest = counted / 2 if suffix == ".txt" else 1  # a README.txt is no label

@@ -62,6 +62,12 @@ def splits_of_names(folder: Path) -> None:
         pictures(folder / name, height=64, width=64)
 
 
+def splits_in_longer_names(folder: Path) -> None:
+    pictures(folder / "DIV2K_train_HR")
+    pictures(folder / "DIV2K_train_LR_bicubic/X2", height=20, width=30, first=100)
+    pictures(folder / "Valid", 3, first=200)
+
+
 def a_mate_is_missing(folder: Path) -> None:
     two_folders(folder)
     (folder / "train/b/7.png").unlink()
@@ -183,6 +189,9 @@ FOUND = {
     splits_of_names: ("super_resolution", "images",
         {"train": "train", "validation": "val", "shares": {"test": 0.2}},
         r"96 pictures without annotations .*\nthey lie in masks and photos: if .*, name the folders A and B", {}),
+    splits_in_longer_names: ("super_resolution", "images",
+        {"train": "DIV2K_train_HR", "validation": "Valid", "shares": {"test": 0.2}},
+        r"27 pictures .* 60 x 40 pixels\nleft out: 24 pictures outside of DIV2K_train_HR, Valid", {"size": 32}),
     a_mate_is_missing: ("pix2pix", "paired", {"train": "train", "test": "test", "shares": {"validation": 0.2}},
         r"26 pairs, (.*\n)+no pair: a/7\.png: missing partner, no image '7' in b", {"crop_size": 64}),
     sets_of_other_sizes: ("unpaired", "unpaired", {"train": ".", "shares": {"validation": 0.2, "test": 0.2}},
