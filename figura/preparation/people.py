@@ -160,6 +160,8 @@ class Preparation(Outcome):
             if people:
                 labelled = sum(self.statistics[split].with_keypoints for split in raw.splits)
                 self.notes += scan.joints.unlabelled(raw.source, people.members, labelled)
+                if self.category is None:
+                    self.notes += scan.joints.left_out(raw.source, people.members, file.names, self.key)
             self._decide_skeleton(raw, people, file.poses)
             head["categories"] = written_categories(head["categories"], people, self.skeleton)
             self.written = self.written or head["categories"]

@@ -28,6 +28,7 @@ _LEAST = 5  # records; fewer can be chance
 _MOST, _MANY, _SOME, _FEW = 0.9, 0.6, 0.2, 0.05
 _KEPT = 4096  # records that are read in each way, spread over the file
 _BEYOND = 0.02  # of a picture's sides
+_EMPTY = 0.1  # of a box's area; joints of people cover more
 _OFF = 0.3  # of a box's sides: the middle of the joints from that of the box
 _POINT = 4  # pixels
 _PART = 0.6  # of the pictures' sides; all annotations of a file reach farther
@@ -102,6 +103,15 @@ class JointCounts:
             if members is None or category is None or category in members:
                 counts += numbers
         return counts
+
+    def left_out(self, path: Path, members: Mapping[int, Any], names: Mapping[int, str], key: str) -> list[str]:
+        """Return a warning if annotations of categories without joints, which have these `names`, have some."""
+        others = {number: one.total() for number, one in self.numbers.items() if number in names.keys() - members}
+        if not others:
+            return []
+        named = ", ".join(names[number] for number in sorted(others))
+        line = f"{sum(others.values())} annotations of {named} have joints, which do not count"
+        return [f"warning: {path}: {line}; `category` in {key} says whose count, of several too"]
 
     def unlabelled(self, path: Path, members: Mapping[int, Any], labelled: int) -> list[str]:
         """Return a warning if annotations have joints, and none of them is labelled; `labelled` people have some."""
@@ -192,7 +202,7 @@ class Plausibility:
         plain = [name.lower() for name in names]
         self.ends = [[place for place, name in enumerate(plain) if any(one in name for one in end)] for end in _ENDS]
         self.boxes = self.corners = self.posed = self.twice = self.predicted = self.far = self.records = self.crowds = 0
-        self.farthest = 0.0
+        self.farthest, self.relative = 0.0, 0
         self.seen: set[bytes] = set()
         self.least, self.largest = (math.inf, math.inf), (0.0, 0.0)
         self.sides = (math.inf, math.inf)
@@ -223,6 +233,7 @@ class Plausibility:
             self.largest = max(self.largest[0], a), max(self.largest[1], b)
             self.corners += x < a <= (1 + _BEYOND) * width and y < b <= (1 + _BEYOND) * height
         if points or len(box) == 4:
+            self.relative += max(*box, *(max(point) for point in points), 0, 0) <= _RELATIVE and min(size) > 8
             self._keep(record, box, points, size)
 
     def _of_mask(self, record: Mapping[str, Any]) -> list[float]:
@@ -320,6 +331,11 @@ class Plausibility:
                 f"corners` in {key} says: the second corner is left of or above the first, or outside of the picture"
             )
         lines = []
+        if conventions.coordinates is None and self.relative >= _LEAST:
+            lines.append(
+                f"warning: {path}: all coordinates of {self.relative} of {self.records} annotations are about 1 or "
+                "less, as shares of the pictures' sides: correct them if the others are pixels"
+            )
         if self.twice:
             lines.append(
                 f"warning: {path}: {self.twice} annotations say the same as another of their image: each counts, so "
@@ -350,7 +366,18 @@ class Plausibility:
                 raise UserError(line)
             return [f"warning: {line}"]
         lines = self._of_joints(path, key, written) if self.conventions.boxes is None else []
-        return lines or (self._of_places(path, written) if self.conventions.of_frame else [])
+        lines = lines or (self._of_places(path, written) if self.conventions.of_frame else [])
+        return lines + self._of_some(path, written)
+
+    def _of_some(self, path: Path, written: _Way) -> list[str]:
+        """Ask whether those that do not fit as written fit one other way, as in a file of two sources."""
+        misfits, count = [one for one in self.known if not written.fits(one)], len(self.known)
+        fitting = {way.told: sum(map(way.fits, misfits)) for way in self._ways(written)}
+        best = max(fitting, key=fitting.__getitem__, default="")
+        if len(misfits) < max(_LEAST, _FEW * count) or not best or fitting[best] < _MOST * len(misfits):
+            return []
+        line = f"{len(misfits)} of {count} boxes leave their picture or their joints, and {fitting[best]} of these fit"
+        return [f"warning: {path}: {line} {best}: correct them if they are of another source"]
 
     def _written(self) -> _Way:
         stated = self.conventions.boxes
@@ -393,7 +420,7 @@ class Plausibility:
 
     def _of_joints(self, path: Path, key: str, written: _Way) -> list[str]:
         """Ask whether people's joints lie in their boxes, and around the middle."""
-        persons = apart = left = right = 0
+        persons = apart = left = right = loose = 0
         for one in self.known:
             edges = written.edges(one) if one.box and len(one.points) >= 3 else np.zeros((2, 2))
             extent = edges[1] - edges[0]
@@ -404,6 +431,7 @@ class Plausibility:
                 apart += 2 * int(near.all(axis=1).sum()) < len(one.points)
                 left += middle < 0.4
                 right += middle > 0.6
+                loose += len(one.points) >= _LEAST and np.ptp(one.points, axis=0).prod() < _EMPTY * extent.prod()
         if persons < _LEAST:
             return []
         if apart > _SOME * persons:
@@ -412,6 +440,10 @@ class Plausibility:
             if 2 * apart > persons:
                 raise UserError(f"{line}: boxes and joints are of different pictures or people; {cure}")
             return [f"warning: {line}; {cure}"]
+        if loose > _MANY * persons:
+            line = f"in {loose} of {persons} people the joints cover less than {_EMPTY:.0%} of the box"
+            cure = f"`boxes: joints` in {key} makes boxes around the joints"
+            return [f"warning: {path}: {line}, as if it were the picture: scores depend on boxes; {cure}"]
         if persons >= 2 * _LEAST and max(left, right) > _MOST * persons:
             side = "left" if left > right else "right"
             line = (

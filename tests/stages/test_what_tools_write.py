@@ -924,7 +924,22 @@ from_below = both(joints(lambda n, x, y, flag: (x, 240 - y, flag)), box(lambda x
 letters = category({"id": 1, "name": "thing", "keypoints": [f"k{n}" for n in range(17)], "skeleton": []})
 upright = sized(*BROAD[::-1])
 unsized = images(lambda one: one.update(width=None, height=None))
+shares = both(
+    joints(lambda n, x, y, flag: (x / 320, y / 240, flag)), box(lambda x, y, w, h: [x / 320, y / 240, w / 320, h / 240])
+)
+dogs = both(put(category_id=2), lambda raw: raw["categories"].append({"id": 2, "name": "dog"}))
 SIDEWAYS = {"size": BROAD[::-1]}
+
+
+def in_the_first(count, change):
+    """Return a change of a file's first annotations."""
+
+    def changed(raw):
+        part = {**raw, "annotations": raw["annotations"][:count]}
+        change(part)
+        raw["annotations"][:count] = part["annotations"]
+
+    return changed
 
 
 def masks(change):
@@ -963,6 +978,13 @@ FRAMES = {
     "of larger pictures": (of_many(double), {"max_rejected": 0.5}, r"warning: .*\d+ of 1080 joints and middles of box"),
     "of smaller pictures": (of_many(half), {}, "warning: .*all of 60 annotations lie in the upper left"),
     "from below": (of_many(from_below), {}, "warning: .*60 of 60 people have their head below their hips"),
+    "a third in corners": (of_many(in_the_first(20, each(corners))), {},
+        "warning: .*17 of 60 boxes leave their picture or their joints, and 17 of these fit x1, y1, x2, y2: correct"),
+    "a third in shares": (of_many(in_the_first(20, shares)), {}, "warning: .*all coordinates of 20 of 60 annotations"),
+    "boxes of pictures": (of_many(box(lambda *_: [0, 0, 320, 240])), {}, "warning: .*60 of 60 people the joints cover"),
+    "joints of dogs": (of_many(in_the_first(20, dogs)), {},
+        "warning: .*20 annotations of dog have joints, which do not count; `category` in"),
+    "stated category": (of_many(in_the_first(20, dogs)), {"category": "person"}, None),
     "stated centre": (of_many(centred), {"boxes": "centre"}, None),
     "stated pixels": (of_many(lie, boxes_lie), {"coordinates": "pixels"}, None),
     "right": (of_many(), {}, None),
