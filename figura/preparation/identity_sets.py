@@ -1,11 +1,11 @@
 """Datasets of persons with identities: their pictures, joints, and lists of pairs."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from figura.base.errors import UserError
 from figura.preparation.categories import stated_names
-from figura.preparation.identities import Reading
+from figura.preparation.identities import Picture, Reading
 from figura.preparation.matching import Joints
 from figura.preparation.pair_list import write_pair_list
 from figura.preparation.people import Preparation
@@ -47,7 +47,18 @@ def add_identities(
         reading.faults += [(in_order(every)[0], fault) for fault in poses.faults]
     for split, fault in reading.faults:
         preparation.add_rejected(split, fault)
-    return lines + _add_pair_lists(preparation, settings.pairs, source)
+    return lines + _also_in_train(pictures) + _add_pair_lists(preparation, settings.pairs, source)
+
+
+def _also_in_train(pictures: Sequence[Picture]) -> list[str]:
+    """Return a warning for each other split that shows persons, or items, of the split train."""
+    known, lines = {one.group for one in pictures if one.split == TRAIN}, []
+    for split in in_order({one.split for one in pictures} - {TRAIN}):
+        again = [one for one in pictures if one.split == split and one.group in known]
+        if again:
+            line = f"{len({one.group for one in again})} persons of {split} are in train, too, such as {again[0].file}"
+            lines.append(f"warning: {line}: scores on them say little about other people")
+    return lines
 
 
 def _add_pair_lists(preparation: Preparation, pairs: Mapping[str, str], source: RawFolder) -> list[str]:

@@ -118,6 +118,14 @@ def test_market1501_by_shares_of_persons():
     assert [one["person_id"] for one in persons("test").values()] == [1400, 1400]
 
 
+def test_persons_of_train_in_another_split_are_told(capsys):
+    write_market()
+    write_portrait("raw/query/0002_c4s1_000001_00.jpg", 0)
+    prepare_with("market1501", folders={"train": ["bounding_box_train"], "validation": ["bounding_box_test", "query"]})
+    (line,) = (line for line in capsys.readouterr().out.splitlines() if "in train, too" in line)
+    assert line.startswith("warning: 1 persons of validation are in train, too, such as query/0002_c4s1_000001_00.jpg")
+
+
 def test_other_names_are_rejected_and_listed(capsys):
     write_market()
     write_portrait("raw/bounding_box_train/photo.jpg", 0)
