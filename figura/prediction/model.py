@@ -14,6 +14,7 @@ from figura.base.errors import UserError
 from figura.base.seeding import random_kept
 from figura.evaluation.model_folder import trained_facts
 from figura.evaluation.trained import load_trained
+from figura.formats.coco import PERSON
 from figura.formats.skeletons import COCO, skeleton_from
 from figura.prediction.result import Categories
 from figura.recipe.load import check_recipe
@@ -90,10 +91,14 @@ class Trained:
 
     @cached_property
     def categories(self) -> Categories:
-        """Names of joints and categories in the training data; COCO's joints if they have none."""
+        """Names of joints and categories in the training data; COCO's joints if they have none.
+
+        A network without boxes knows of its category the id alone, and its name is `person`.
+        """
         facts = self.recipe.facts
         skeleton = skeleton_from(facts["skeleton"]) if facts.get("skeleton") else COCO
-        names = {one["id"]: one["name"] for one in facts.get("categories") or ()}
+        people = [{"id": facts["category"], "name": PERSON}] if "category" in facts else []
+        names = {one["id"]: one["name"] for one in facts.get("categories") or people}
         return Categories(tuple(skeleton.keypoints), names, tuple((a, b) for a, b in skeleton.connections))
 
 

@@ -139,6 +139,11 @@ def test_models_of_the_wheel_are_small_together():
     assert zoo.ZOO == PROJECT / "weights/zoo"
 
 
+def test_people_of_a_network_without_boxes_have_a_name():
+    results = figura.load("photos_pose", device="cpu").predict(np.zeros((32, 32, 3), np.uint8))
+    assert [(one["id"], one["name"]) for one in results.to_coco()["categories"]] == [(1, "person")]
+
+
 @pytest.mark.parametrize("name", SHIPPED)
 def test_predicting_with_it_loads_neither_dvc_nor_tables_nor_plots(name, tmp_path):
     photo = np.full((32, 48, 3), 128, np.uint8)
