@@ -9,6 +9,9 @@ from figura.formats.exports import OF_COUNT, Entry, Export
 from figura.formats.keypoint_sets import SETS, plain_name, set_of
 from figura.formats.records import Size
 
+_OF_SEVERAL = 14
+"""Joints of CrowdPose, and of Leeds Sports, as `photos_pose` finds them, in another order."""
+
 
 class Joints:
     """Brings the joints of an export into the order of the dataset's.
@@ -16,7 +19,7 @@ class Joints:
     The dataset's joints are those of the settings, or else the export's own. A published set and the export's joints
     are matched by name (`plain_name`), as OpenPose's to COCO's; joints that the export does not have are not labelled.
     Other names in the settings are new names of as many joints. Joints that the export does not name have the names in
-    the settings, if these are as many, or else those of the published set that has as many.
+    the settings, if these are as many, or else those of the one published set that has as many.
 
     Attributes:
         names: the dataset's joints; empty if nothing has joints.
@@ -29,11 +32,12 @@ class Joints:
     def __init__(self, export: Export, stated: Sequence[str], key: str) -> None:
         self.notes: list[str] = []
         count = len(export.joints) or next(_counts(export), 0)
-        own = export.joints or (tuple(stated) if count == len(stated) else OF_COUNT.get(count, ()))
+        usual = () if count == _OF_SEVERAL else OF_COUNT.get(count, ())
+        own = export.joints or (tuple(stated) if count == len(stated) else usual)
         if count and not own:
             raise UserError(
                 f"{key}.keypoints: {export.path.name}: {export.format} have {count} joints without names; write "
-                f"{count} names to {key}.keypoints.keypoints"
+                f"{count} names to {key}.keypoints.keypoints{_further(count)}"
             )
         unnamed = export.joints and export.joints[0] == "joint_1"
         if len(stated) == count and (unnamed or not set_of(stated)):
@@ -80,6 +84,12 @@ class Joints:
             return {**record, "keypoints": f"{length} instead of {self.count} x 3"}
         joints = [(0, 0, 0) if one is None else keypoints[3 * one : 3 * one + 3] for one in self._places]
         return {**record, "keypoints": [number for joint in joints for number in joint]}
+
+
+def _further(count: int) -> str:
+    """Return the other ways to name joints."""
+    crowdpose = "`keypoints: crowdpose` if they are its, or " if count == _OF_SEVERAL else ""
+    return f"; or {crowdpose}the file of figura's `to_coco()`, which names those of its networks"
 
 
 def _some(names: Sequence[str]) -> str:

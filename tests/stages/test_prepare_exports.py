@@ -440,6 +440,7 @@ def test_predictions_as_annotations_of_a_dataset(capsys):
         ([number / 100 for number in flat(17, confidence=90)], "0 boxes and 1 poses are about 1 or less"),
         (flat(17, (32, 5)), "13 of 17 joints lie far outside of their pictures"),
         (flat(12), "have 12 joints without names; write 12 names to .*coco.keypoints.keypoints"),
+        (flat(14), "have 14 joints without names; write 14 .*; or `keypoints: crowdpose` if they are its, or"),
     ],
 )
 def test_coordinates_of_other_pictures(keypoints, message):
@@ -447,6 +448,14 @@ def test_coordinates_of_other_pictures(keypoints, message):
     write("results.json", [{"image_id": "a.png", "category_id": 1, "keypoints": keypoints, "score": 1}])
     with pytest.raises(UserError, match=message):
         converted("results.json")
+
+
+def test_the_14_joints_of_crowdpose_have_to_be_said():
+    write_pictures("a.png")
+    write("results.json", [{"image_id": "a.png", "category_id": 1, "keypoints": flat(14), "score": 1}])
+    people, (category,), _ = converted("results.json", stated=SETS["crowdpose"].keypoints)
+    assert people["a.png"][0]["keypoints"] == flat(14, confidence=2)
+    assert category["keypoints"] == list(SETS["crowdpose"].keypoints)
 
 
 def test_results_in_fractions_of_the_picture():
