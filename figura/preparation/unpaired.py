@@ -1,5 +1,6 @@
 """Prepare a dataset of two sets of pictures, A and B, that belong to no pairs."""
 
+import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -30,6 +31,7 @@ class UnpairedStatistics:
         self.rejected: Counter[str] = Counter()
         self.sizes: dict[str, Counter[str]] = {side: Counter() for side in SIDES}
         self.shown: dict[str, list[NDArray[np.uint8]]] = {side: [] for side in SIDES}
+        self.digests: dict[str, set[bytes]] = {side: set() for side in SIDES}
 
     @property
     def images(self) -> int:
@@ -40,6 +42,7 @@ class UnpairedStatistics:
         """Count a usable picture; store the first few small."""
         height, width = pixels.shape[:2]
         self.sizes[side][f"{width}x{height}"] += 1
+        self.digests[side].add(hashlib.blake2b(pixels.tobytes(), digest_size=16).digest())
         if len(self.shown[side]) < SHOWN:
             self.shown[side].append(small(pixels))
 
@@ -109,6 +112,8 @@ class UnpairedPreparation(PicturePreparation):
         yield from super().lines()
         for split, one in self.statistics.items():
             a, b = (one.sizes[side].total() for side in SIDES)
+            if both := len(one.digests["a"] & one.digests["b"]):
+                yield f"warning: {split}: {both} pictures are in A and in B: each belongs to one of them"
             yield f"{split}: {a} pictures of A, {b} of B, {one.rejected.total()} rejected"
 
 

@@ -106,6 +106,13 @@ def test_a_picture_that_cannot_be_used(harm, reason, capsys):
     assert "train/b/1.png" not in content(PREPARED)
 
 
+def test_pictures_of_both_sides_are_told(capsys):
+    write_raw()
+    write_picture("raw/trainB/0.png", 7, (8, 8))
+    assert run(main, ["sets"]) == 0
+    assert "warning: train: 2 pictures are in A and in B: each belongs to one of them" in capsys.readouterr().out
+
+
 def test_wrong_use_in_one_line(capsys):
     write_picture("raw/train/1.png", 1)
     assert run(main, ["sets"]) == 1
