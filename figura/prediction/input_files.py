@@ -269,7 +269,7 @@ def _sources(
         yield None
     elif isinstance(images, Sequence) and all(isinstance(one, (str, os.PathLike)) for one in images):
         yield from find_files([os.fspath(one) for one in images], report=report, left_out=left_out)
-    elif isinstance(images, Iterable):
+    elif isinstance(images, Iterable) and not isinstance(images, Mapping):
         for index, one in enumerate(images):
             yield from _sources(one, f"{what}[{index}]", report, left_out)
     else:

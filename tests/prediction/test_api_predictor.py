@@ -188,7 +188,7 @@ def test_pictures_and_arrays_that_are_left_out(predictor, tmp_path):
     file = write(tmp_path / "a.png", picture(40))
     images = [
         picture(0), torn(), np.zeros((4, 4), np.uint8), "nowhere.png", [7, picture(50)], file, io.BytesIO(b"7"),
-        file.read_bytes(), torch.zeros(8, 8, 3, requires_grad=True),
+        file.read_bytes(), torch.zeros(8, 8, 3, requires_grad=True), {str(file): picture(60)},
     ]  # fmt: skip
     results = predictor.predict(images, skip=True)
     assert [one.image.id for one in results] == [1, 6, 7]  # the places in the list
@@ -199,6 +199,7 @@ def test_pictures_and_arrays_that_are_left_out(predictor, tmp_path):
         "nowhere.png: no such file or folder, and no file matches it as a pattern", "images[4][0]: found int; allowed ",
         "images[6]: found BytesIO; open it by PIL.Image.open; allowed ", "images[7]: found bytes; open it by PIL",
         "images[8]: no readable picture: Can't call numpy() on Tensor that requires grad.",
+        "images[9]: found dict; allowed are paths, ",
     ), strict=True):  # fmt: skip
         assert fault.startswith(start)
     with pytest.raises(UserError, match=r"/\*: no such file or folder, and no file matches it as a pattern$"):
