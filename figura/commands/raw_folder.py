@@ -94,7 +94,8 @@ def _yolo(folder: Path) -> Found | None:
 
 
 def _coco(folder: Path) -> Found | None:
-    places = [one for one in (folder, folder / "annotations", *(folder / name for name in SPLITS)) if one.is_dir()]
+    inside = (folder / name for name in ("annotations", *_named_splits(folder)))
+    places = [folder, *(one for one in inside if one.is_dir())]
     by_split: dict[str, list[Path]] = {}
     for file in [file for one in places for file in sorted(one.glob("*.json")) if file.name[0] != "."]:
         if export := open_export(file, f"--data {folder}"):
@@ -226,7 +227,9 @@ def _places(folder: Path) -> Places:
     for name, split in _named_splits(folder).items():
         if split not in found and (place := split_folders(folder / name)):
             found[split] = (name, *place)
-    return found if TRAIN in found else {TRAIN: (".", folder, sides(folder))}
+    return (
+        {split: found[split] for split in in_order(found)} if TRAIN in found else {TRAIN: (".", folder, sides(folder))}
+    )
 
 
 def _named_splits(folder: Path) -> dict[str, str]:

@@ -105,7 +105,7 @@ def latest(folder: Path) -> None:
 
 
 def roboflow(folder: Path) -> None:
-    for split in ("train", "valid", "test"):
+    for split in ("training", "valid", "Test"):
         coco(folder / split)
         (folder / split / "persons.json").rename(folder / split / "_annotations.coco.json")
         for picture in (folder / split / "images").iterdir():
@@ -205,11 +205,11 @@ FOUND = {
         "images": "images", "annotations": "latest_intervals.json", "shares": {"validation": 0.2, "test": 0.2}
     }, r"24 annotations \(24 with joints\) in 24 pictures", {}),
     roboflow: ("pose", "coco", {
-        "images": {"train": "train", "validation": "valid", "test": "test"},
+        "images": {"train": "training", "validation": "valid", "test": "Test"},
         "annotations": {
-            "train": "train/_annotations.coco.json",
+            "train": "training/_annotations.coco.json",
             "validation": "valid/_annotations.coco.json",
-            "test": "test/_annotations.coco.json",
+            "test": "Test/_annotations.coco.json",
         },
     }, r"in 72 pictures \(train 24, validation 24, test 24\), 60 x 80", {}),
     windows: ("pose", "coco", {
