@@ -430,7 +430,8 @@ class _File:
         if record.get("category_id") is None and len(self.names) == 1:
             category = next(iter(self.names))
         if category is None or category not in self.names:
-            raise UnusableError("category unknown", repr(record.get("category_id"))[:80])
+            known = ", ".join(f"{number} ({name})" for number, name in self.names.items())
+            raise UnusableError("category unknown", f"{record.get('category_id')!r:.40}; there are {known}"[:120])
         is_person = self.people is not None and category in self.people.members
         if is_person:
             record = with_all_joints(record, self.joints.names, size)

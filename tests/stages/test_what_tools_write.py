@@ -824,6 +824,7 @@ REFUSED = [
     (None, {"group_by": "(x)?"}, r"coco.group_by: no image of .* has '\(x\)\?'"),
     (None, {"group_by": "(frame"}, r"coco.group_by: found '\(frame'; no regular expression"),
     (None, {"group_by": r"\(x"}, "coco.group_by: .*it has no group in round brackets"),
+    (put(category_id=0), {}, r"12 category unknown; the first: 0; there are 1 \(person\)"),
 ]  # fmt: skip
 
 
