@@ -6,6 +6,7 @@ and are filled as soon as `dvc repro` has written them. Figures of trainings out
 table follows a line `<!-- figures: ... -->` that says where they are from.
 """
 
+import argparse
 import json
 import re
 from collections.abc import Iterator, Mapping
@@ -68,6 +69,7 @@ def _written(number: float, like: str) -> str:
 
 
 def main() -> None:
+    argparse.ArgumentParser(description=__doc__).parse_args()
     known = metrics()
     for path in pages():
         before = path.read_text(encoding="utf-8")

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from bench.figures import FIGURE, ROOT, metrics, pages, renewed
+from bench.figures import FIGURE, ROOT, main, metrics, pages, renewed
 from figura.base.errors import UserError
 
 KNOWN = {"a.psnr": {"value": 24.5123, "low": 24.3, "high": 24.749}, "a.ssim": 0.7385, "a.r": -0.0171}
@@ -63,3 +63,11 @@ def test_a_figure_is_written_as_before(text, expected):
 def test_a_figure_without_a_metric_is_an_error(text, message):
     with pytest.raises(UserError, match=message):
         renewed(text, KNOWN)
+
+
+def test_help_writes_nothing(monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["figures", "--help"])
+    monkeypatch.setattr("bench.figures.pages", lambda: pytest.fail("it reads the pages"))
+    with pytest.raises(SystemExit, match="0"):
+        main()
+    assert "Write the figures" in capsys.readouterr().out
