@@ -15,6 +15,7 @@ from figura.injectors.forward import Forward
 from figura.interfaces import Injector, Schedule
 from figura.recipe.name_check import NameCheck
 from figura.recipe.schema import OWN, DatasetEntry, Declaration, Evaluate, Group, Predict, Recipe, StepEntry
+from figura.recipe.stand_ins import annotations
 from figura.recipe.types import (
     CALLBACK,
     COMPARISON,
@@ -262,7 +263,8 @@ class RecipeCheck:
             if hasattr(kind, "forms"):
                 forms = kind.forms(self.recipe.networks[injector.network].arguments)
                 self.forms |= {injector.outputs[output]: forms[output] for output in forms.keys() & injector.outputs}
-            outputs = getattr(kind, "outputs", injector.outputs)
+            one = annotations(kind.forward).get("return") is torch.Tensor  # which is called `output`
+            outputs = getattr(kind, "outputs", ["output"] if one else injector.outputs)
             for output in injector.outputs:
                 if output not in outputs:
                     self.errors.add_unknown(f"{key}.outputs", output, outputs, f"output of {kind.__name__}")
