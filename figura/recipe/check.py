@@ -87,6 +87,9 @@ class RecipeCheck:
                 self.errors.add("train.keep.metric", f"found {keep.metric!r}; expected {forms}")
         for name, callback in self.recipe.callbacks.items():
             construct(callback.type, callback.arguments, CALLBACK, f"callbacks.{name}", self.errors)
+            network = callback.arguments.get("network")
+            if isinstance(network, str) and network not in self.recipe.networks:
+                self.errors.add_unknown(f"callbacks.{name}.network", network, self.recipe.networks, "network")
 
     def _provided(self, entries: Mapping[str, Declaration], key: str) -> list[set[str]]:
         kinds = {name: self._providing(entry, DATASET, f"{key}.{name}") for name, entry in entries.items()}
