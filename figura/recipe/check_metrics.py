@@ -4,6 +4,7 @@ from figura.base.error_collector import ErrorCollector
 from figura.recipe.schema import ERROR_KEY, Declaration, Recipe
 from figura.recipe.trial import KEY
 from figura.recipe.types import PICTURE, SCORE, check_declaration
+from figura.systems import PACKAGE as SYSTEMS
 
 GAINS = "gain"  # of headlines over their baselines, in metrics/full
 RESERVED = {
@@ -16,14 +17,16 @@ RESERVED = {
 def check_metrics(recipe: Recipe, errors: ErrorCollector) -> None:
     """Check `metrics.scores`, `metrics.summary`, `metrics.pictures` and `runtime.scores`."""
     for name, score in recipe.metrics.scores.items():
-        check_declaration(score, SCORE, f"metrics.scores.{name}", errors)
+        kind = check_declaration(score, SCORE, f"metrics.scores.{name}", errors)
         _of_dump(recipe, score, f"metrics.scores.{name}", errors)
+        _of_mode(recipe, score, kind, f"metrics.scores.{name}", errors)
     for section, names in (("scores", recipe.metrics.scores), ("summary", recipe.metrics.summary)):
         for name in RESERVED.keys() & set(names):
             errors.add(f"metrics.{section}.{name}", f"{RESERVED[name]}; use another name")
     for name, picture in recipe.metrics.pictures.items():
-        check_declaration(picture, PICTURE, f"metrics.pictures.{name}", errors)
+        kind = check_declaration(picture, PICTURE, f"metrics.pictures.{name}", errors)
         _of_dump(recipe, picture, f"metrics.pictures.{name}", errors)
+        _of_mode(recipe, picture, kind, f"metrics.pictures.{name}", errors)
     for name, headline in recipe.metrics.summary.items():
         for key, metric in (("metric", headline.metric), ("beside", headline.beside)):
             if metric is not None:
@@ -50,3 +53,15 @@ def _of_dump(recipe: Recipe, entry: Declaration, key: str, errors: ErrorCollecto
         named = entry.arguments.get(what)
         if isinstance(named, str) and named not in names:
             errors.add_unknown(f"{key}.{what}", named, names, what)
+
+
+def _of_mode(recipe: Recipe, entry: Declaration, kind: type | None, key: str, errors: ErrorCollector) -> None:
+    """Check that the dump has the pictures of its mode that a score or picture of figura compares."""
+    mode = recipe.evaluate.modes.get(str(entry.arguments.get("mode")))
+    if mode is None or kind is None or kind.__module__.partition(".")[0] not in (SYSTEMS, "figura"):
+        return
+    saved = {*recipe.evaluate.inputs, *mode.save}
+    for what in ("image", "target", "mask"):
+        name = entry.arguments.get(what)
+        if isinstance(name, str) and name not in saved:
+            errors.add_unknown(f"{key}.{what}", name, saved, "name: the dump has no")
