@@ -15,9 +15,11 @@ from figura.pipeline.manifests import refresh
 def main(arguments: list[str]) -> None:
     """Write the manifests that changed, and print their paths."""
     if "exps" in Path.cwd().parts:
-        from figura.pipeline.raw_changes import refuse_changed_raw_data
+        from figura.pipeline.raw_changes import modules_not_in_git, refuse_changed_raw_data
 
         refuse_changed_raw_data(Path.cwd())
+        if modules := " ".join(modules_not_in_git(Path.cwd())):
+            print(f"warning: git lacks {modules}, and so does this copy; `git add` what it needs", file=sys.stderr)
     for path in refresh():
         print(f"{path}: written")
     may_be_meant = "DVC_EXP_NAME" in os.environ and Path("params.yaml").exists()

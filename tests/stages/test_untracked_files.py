@@ -11,6 +11,7 @@ from dvc.repo import Repo
 from figura.base.errors import UserError
 from figura.base.yaml12 import read_yaml
 from figura.pipeline.dag import instances
+from figura.pipeline.raw_changes import modules_not_in_git
 from figura.pipeline.untracked_files import FILES_OF, refuse_untracked
 
 ROOT = Path(__file__).parents[2]
@@ -236,3 +237,15 @@ def test_who_judges_pictures_is_checked_too(project, monkeypatch):
         f"toy.yaml: metrics.scores.look.source: {path} is no dependency in dvc.yaml of pose-consistency@toy; "
         "add it to the deps of pose-consistency in dvc.yaml"
     )
+
+
+def test_a_copy_names_the_modules_that_git_lacks(tmp_path):
+    subprocess.run(["git", "init", "-q", tmp_path], check=True)
+    for name in ("known.py", "mine.py", "notes.txt", "ignored.py"):
+        (tmp_path / name).touch()
+    (tmp_path / ".gitignore").write_text("ignored.py\n.dvc/tmp\n")
+    subprocess.run(["git", "-C", tmp_path, "add", "known.py"], check=True)
+    copy = tmp_path / ".dvc/tmp/exps/tmpabc"
+    copy.mkdir(parents=True)
+    assert modules_not_in_git(copy) == ["mine.py"]
+    assert modules_not_in_git(tmp_path) == []
