@@ -12,7 +12,7 @@ from torch import nn
 from figura.base.error_collector import ErrorCollector
 from figura.base.errors import one_line
 from figura.injectors.forward import Forward
-from figura.interfaces import Injector, Schedule
+from figura.interfaces import Callback, Injector, Schedule
 from figura.recipe.name_check import NameCheck
 from figura.recipe.schema import OWN, DatasetEntry, Declaration, Evaluate, Group, Predict, Recipe, StepEntry
 from figura.recipe.stand_ins import annotations
@@ -33,6 +33,8 @@ from figura.recipe.types import (
     construct,
 )
 
+HOOKS = ("before_iteration", "before_step", "before_update", "after_update", "on_evaluation")
+"""Of callbacks."""
 COLUMNS = ("mode", "index", "draw", "dataset")
 """Of the rows of a dump, beside the numbers that are saved."""
 
@@ -86,7 +88,10 @@ class RecipeCheck:
                 forms = "a loss (caf), a component of one (caf.vector) or a callback's number (mine.accuracy)"
                 self.errors.add("train.keep.metric", f"found {keep.metric!r}; expected {forms}")
         for name, callback in self.recipe.callbacks.items():
-            construct(callback.type, callback.arguments, CALLBACK, f"callbacks.{name}", self.errors)
+            built = construct(callback.type, callback.arguments, CALLBACK, f"callbacks.{name}", self.errors)
+            if built is not None and all(getattr(type(built), hook) is getattr(Callback, hook) for hook in HOOKS):
+                has = f"{type(built).__name__} has none of {', '.join(HOOKS)}"
+                self.errors.add(f"callbacks.{name}.type", f"{has}: it would do nothing")
             network = callback.arguments.get("network")
             if isinstance(network, str) and network not in self.recipe.networks:
                 self.errors.add_unknown(f"callbacks.{name}.network", network, self.recipe.networks, "network")

@@ -44,6 +44,9 @@ class Wide(Callback):
     def __init__(self, width: int) -> None:
         self.width = width
 
+    def before_iteration(self, trainer):
+        pass
+
 
 class AsWide(Comparison):
     """A comparison that wants a width of the data."""

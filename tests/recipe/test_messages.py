@@ -26,7 +26,7 @@ from figura.base.errors import UserError
 from figura.base.modes import unchanged
 from figura.base.yaml12 import parse_yaml
 from figura.engine.build import build_networks, build_steps
-from figura.interfaces import Example, ExampleDataset, Injector, Records
+from figura.interfaces import Callback, Example, ExampleDataset, Injector, Records
 from figura.prediction.inputs import PhotoExamples
 from figura.recipe.load import check_recipe
 from figura.recipe.other_systems import WORDS
@@ -55,6 +55,13 @@ class ListedPhotos(PhotoExamples):
     @classmethod
     def provides(cls, arguments):
         return (*cls.names, *arguments["columns"].values())
+
+
+class Misspelt(Callback):
+    """A callback whose only method is called by nothing."""
+
+    def after_updates(self, trainer, step, report):
+        pass
 
 
 class Adding(Injector):
