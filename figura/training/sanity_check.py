@@ -110,7 +110,9 @@ class _SanityCheck:
             if weighted.weight == 0 or not set(weighted.inputs.values()) <= view.keys():
                 continue
             key, read = f"losses.{loss}", {k: view[k] for k in weighted.inputs.values()}
-            mean = self._tried(key, lambda: weighted.values(loss, view)[loss].mean(), read)  # noqa: B023
+            values = self._tried(key, lambda: weighted.values(loss, view), read) or {}  # noqa: B023
+            self._kept(loss, values)
+            mean: Any = self._tried(key, lambda: values[loss].mean(), read) if values else None  # noqa: B023
             if mean is not None and self._in_parts(name) and isinstance(weighted.loss, PackageLoss):
                 self._is_mean(weighted.loss, {role: view[one] for role, one in weighted.inputs.items()}, key)
             reaches = None if mean is None else self._tried(key, lambda: _reaches(mean, trained), read)  # noqa: B023
@@ -120,6 +122,12 @@ class _SanityCheck:
                 self.errors.add(key, f"depends on nothing that its step {name!r} trains ({', '.join(trains)})")
         if learned:
             torch.autograd.grad(torch.stack(learned).sum(), trained, allow_unused=True)
+
+    def _kept(self, loss: str, values: Values) -> None:
+        """Add an error if `train.keep` names a component that a loss does not have: the first evaluation comes late."""
+        keep = self.recipe.train.keep
+        if keep is not None and values and keep.metric.partition(".")[0] == loss and keep.metric not in values:
+            self.errors.add_unknown("train.keep.metric", keep.metric, values, "component")
 
     def _in_parts(self, step: str) -> bool:
         """Whether a step computes a batch in parts: by accumulation, or in several processes."""
