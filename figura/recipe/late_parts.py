@@ -1,4 +1,4 @@
-"""What a training ends before: schedules that go on, and gates that do not open."""
+"""What a training ends before: schedules that go on, gates that do not open, a `train.stop` that comes later."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,13 +11,13 @@ from figura.recipe.types import INJECTOR, build_schedule, check_arguments, find_
 
 
 def late_parts(recipe: Recipe, steps: int | None) -> list[str]:
-    """Return a line for each schedule and each gate that a training of `steps` iterations ends before.
+    """Return a line for each schedule, gate and `train.stop` that a training of `steps` iterations ends before.
 
     None without a number of iterations, and of a try, which always ends before them.
     """
     if steps is None or recipe.train.try_:
         return []
-    return late_schedules(recipe, steps) + late_gates(recipe, steps)
+    return late_schedules(recipe, steps) + late_gates(recipe, steps) + late_stop(recipe, steps)
 
 
 def late_schedules(recipe: Recipe, steps: int) -> list[str]:
@@ -56,3 +56,11 @@ def late_gates(recipe: Recipe, steps: int) -> list[str]:
     return [
         f"{key} starts after step {after}, training ends at {steps}" for key, after in starts.items() if after >= steps
     ]
+
+
+def late_stop(recipe: Recipe, steps: int) -> list[str]:
+    """Return a line if `train.stop` cannot end a training of `steps` earlier, be its first evaluation the best one."""
+    stop, every = recipe.train.stop, recipe.train.evaluate_every
+    if stop is None or every is None or (first := every * (1 + stop.patience)) < steps:
+        return []
+    return [f"train.stop ends it at step {first} at the earliest, training ends at {steps}"]

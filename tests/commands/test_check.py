@@ -119,6 +119,16 @@ def test_what_a_training_ends_before_is_a_remark(check):
     )
 
 
+@pytest.mark.parametrize(("patience", "told"), [(2, ""), (3, "; train.stop ends it at step 8 at the earliest")])
+def test_a_stop_that_comes_after_the_end_is_a_remark(patience, told, check):
+    kept = {"metric": "G_L1", "better": "lower"}
+    changes = {"steps": 8, "evaluate_every": 2, "keep": kept, "stop": {"patience": patience}}
+    status, lines = check({f"train.{key}": value for key, value in changes.items()})
+    assert status == 0
+    assert ("train.stop" in lines[0]) == bool(told)
+    assert told in lines[0]
+
+
 def test_data_that_no_stage_depends_on(check):
     shutil.copytree("data/prepared/pairs", "data/prepared/own")
     status, lines = check({"data.common.root": "data/prepared/own"})
