@@ -1,4 +1,4 @@
-"""Monitoring of a training: causes of its run, sample sheets, online scores.
+"""Monitoring of a training: causes of its run, sample sheets, online scores, skipped updates.
 
 It writes to `runs/<recipe>/live`, which is not tracked, and changes no result.
 """
@@ -11,7 +11,9 @@ if TYPE_CHECKING:
 
 
 def listeners(recipe: "Recipe") -> list["Listener"]:
-    """Return the listeners configured in `runtime`."""
+    """Return the listeners configured in `runtime`, then that of skipped updates."""
+    from figura.live.skipped_updates import SkippedUpdates  # loads PyTorch
+
     chosen: list[Listener] = []
     if recipe.runtime.samples:
         from figura.live.samples import SampleSheets  # loads OpenCV
@@ -21,4 +23,4 @@ def listeners(recipe: "Recipe") -> list["Listener"]:
         from figura.live.scores import OnlineScores  # loads all of evaluation
 
         chosen.append(OnlineScores(recipe))
-    return chosen
+    return [*chosen, SkippedUpdates()]
