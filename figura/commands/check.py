@@ -4,7 +4,7 @@ With `--resolved` it prints each recipe whole instead: what entries extend, defa
 
 Checks keys, types and their arguments, names between data, networks and losses, and metrics; then whether files of
 weights are there, datasets open, and stages depend on both. All faults are named at once; the exit status is 1 then.
-Schedules and gates that the training ends before are no faults, but named.
+Schedules and gates that the training ends before, and rates that are 0 long before, are no faults, but named.
 """
 
 import os

@@ -1,4 +1,7 @@
-"""What a training ends before: schedules that go on, gates that do not open, a `train.stop` that comes later."""
+"""What a training ends before: schedules that go on, gates that do not open, a `train.stop` that comes later.
+
+And the other way round: rates that are 0 long before it ends.
+"""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,11 +16,14 @@ from figura.recipe.types import INJECTOR, build_schedule, check_arguments, find_
 def late_parts(recipe: Recipe, steps: int | None) -> list[str]:
     """Return a line for each schedule, gate and `train.stop` that a training of `steps` iterations ends before.
 
+    And for each step whose rates are 0 before that.
+
     None without a number of iterations, and of a try, which always ends before them.
     """
     if steps is None or recipe.train.try_:
         return []
-    return late_schedules(recipe, steps) + late_gates(recipe, steps) + late_stop(recipe, steps)
+    late = late_schedules(recipe, steps) + late_gates(recipe, steps) + late_stop(recipe, steps)
+    return late + ended_rates(recipe, steps)
 
 
 def late_schedules(recipe: Recipe, steps: int) -> list[str]:
@@ -64,3 +70,18 @@ def late_stop(recipe: Recipe, steps: int) -> list[str]:
     if stop is None or every is None or (first := every * (1 + stop.patience)) < steps:
         return []
     return [f"train.stop ends it at step {first} at the earliest, training ends at {steps}"]
+
+
+def ended_rates(recipe: Recipe, steps: int) -> list[str]:
+    """Return a line for each step whose rates are 0 from some iteration on, until it or the training ends."""
+    lines = []
+    for name, step in recipe.steps.items():
+        key, end = f"steps.{name}.lr_schedule", min(step.before or steps, steps)
+        rate = build_schedule(step.lr_schedule, key, ErrorCollector(Path())) if step.lr_schedule else None
+        if (
+            rate is not None
+            and rate.last < end
+            and not any(rate(t) for t in range(rate.last, end, (end - rate.last) // 1000 + 1))
+        ):
+            lines.append(f"{key} is 0 from step {rate.last} on, by which nothing is learned until {end}")
+    return lines

@@ -129,6 +129,24 @@ def test_a_stop_that_comes_after_the_end_is_a_remark(patience, told, check):
     assert told in lines[0]
 
 
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({}, True),
+        ({"train.steps": 5}, False),
+        ({"steps.G.before": 5}, False),
+        ({"steps.G.lr_schedule.to": 0.01}, False),
+    ],
+)
+def test_a_rate_of_0_before_the_end_is_a_remark(changes, told, check):
+    falls = {"type": "Linear", "start": 0, "end": 5, "from": 1.0, "to": 0.0}
+    status, lines = check({"train.steps": 8, "steps.G.lr_schedule": falls, **changes})
+    assert status == 0
+    line = "; steps.G.lr_schedule is 0 from step 5 on, by which nothing is learned until 8"
+    assert (line in lines[0]) == told
+    assert ("lr_schedule is 0" in lines[0]) == told
+
+
 def test_data_that_no_stage_depends_on(check):
     shutil.copytree("data/prepared/pairs", "data/prepared/own")
     status, lines = check({"data.common.root": "data/prepared/own"})
