@@ -45,4 +45,4 @@ def in_iterations(content: dict[str, Any], errors: ErrorCollector) -> dict[str, 
 
 def _is_time(key: str) -> bool:
     section, *names = key.lstrip(".").split(".")
-    return section not in TIMELESS or not TIMES.isdisjoint(names)
+    return (section not in TIMELESS and "optimizer" not in names) or not TIMES.isdisjoint(names)

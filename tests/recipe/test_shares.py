@@ -67,6 +67,7 @@ def test_another_form_of_a_share_is_named(end: str | float) -> None:
         ({"networks.painter.dropout": "10%"}, r"networks\.painter\.dropout: found '10%'; expected a number"),
         ({"losses.distance.weight": "50%"}, r"losses\.distance\.weight: found '50%'; expected a number"),
         ({"losses.distance.power": "50%"}, r"losses\.distance\.power: found '50%'; expected a number"),
+        ({"steps.painter.optimizer.lr": "5%"}, r"steps\.painter\.optimizer\.lr: found '5%'; expected a number"),
         ({"metrics.confidence": "95%"}, r"metrics\.confidence: found '95%'; expected a number"),
     ],
 )
