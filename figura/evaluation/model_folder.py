@@ -26,7 +26,8 @@ def model_folder(run: Path) -> Path:
         return run / "model"
     why = "no training has ended here: it has no folder model" if run.is_dir() else "no such folder"
     others = ", ".join(str(path.parent) for path in sorted(run.parent.glob("*/model")))
-    raise UserError(f"{run}: {why}; {f'there are {others}' if others else 'dvc repro, or dvc pull, makes runs/*'}")
+    cure = f"there are {others}" if others else "dvc checkout, dvc pull or dvc repro brings runs/*"
+    raise UserError(f"{run}: {why}; {cure}")
 
 
 def kept(model: Path) -> str:

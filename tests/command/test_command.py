@@ -136,9 +136,8 @@ def test_modules_of_the_current_folder_and_strangers(trusted: list[str], tmp_pat
         [sys.executable, "-m", "figura", *words],
         cwd=tmp_path, capture_output=True, text=True, check=False, env=os.environ | {"PYTHONPATH": str(ROOT)},
     )  # fmt: skip
-    assert done.stderr == (
-        "error: runs/a: no such folder; dvc repro, or dvc pull, makes runs/*\n" if trusted else "a stranger ran\n"
-    )
+    missing = "error: runs/a: no such folder; dvc checkout, dvc pull or dvc repro brings runs/*\n"
+    assert done.stderr == (missing if trusted else "a stranger ran\n")
 
 
 def test_the_version_of_a_clone_that_is_not_installed(

@@ -186,7 +186,7 @@ FILES: list[tuple[dict[str, str], tuple[Any, ...], str]] = [
     (DATA, (prepare.main, "mien"), "datasets.mien: no such dataset (did you mean 'mine'?); there are mine"),
     (HUGE, (prepare.main, "mine"), "data/params.yaml: datasets.mine.seed: found 1000"),
     ({"data/params.yaml": "1: 2"}, (prepare.main, "mine"), "data/params.yaml:1:1: a key that is no text"),
-    ({}, (eval_dump.main, "r.yaml", "runs/x"), "runs/x: no such folder; dvc repro, or dvc pull, makes"),
+    ({}, (eval_dump.main, "r.yaml", "runs/x"), "runs/x: no such folder; dvc checkout, dvc pull or dvc repro brings"),
     ({"r.yaml": TOY}, (metrics.main, "r.yaml", "runs/x", "m.json", "p"), "runs/x/dump/examples.csv: no such file; run"),
 ]
 
