@@ -134,7 +134,7 @@ def wide(batch):
 def scored(run):
     """Train, with scores; score again while an example cannot be read, then again; sums that rounding tells apart."""
     recipe = toy.checked(STILL)
-    (scores,) = chosen = listeners(recipe)
+    scores, _ = chosen = listeners(recipe)
     trainer = Trainer(recipe, run, listeners=chosen)
     trainer.fit()
     means = trainer.validation.means(wide)

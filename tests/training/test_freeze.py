@@ -77,7 +77,7 @@ def test_a_whole_network_waits_while_another_learns(run):
     [
         ({"until": 3}, "steps.painter: all that it trains is frozen; write `after: 3` there"),
         ({"until": 3, "modules": ["bas"]}, r"callbacks: network 'painter' has no module 'bas' \(did you mean 'base'"),
-        ({"until": 3, "network": "idle"}, "callbacks: no step trains a network 'idle'"),
+        ({"until": 3, "network": "idle"}, r"callbacks\.freeze\.network: unknown network 'idle'; allowed: painter"),
         ({}, "callbacks.freeze: .*until 0: an iteration above 0, or batch_norms_after, is needed"),
         ({"modules": ["base"], "batch_norms_after": 0}, "callbacks.freeze: .*one or more modules, and an iteration"),
         (
