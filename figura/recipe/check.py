@@ -33,8 +33,7 @@ from figura.recipe.types import (
     construct,
 )
 
-HOOKS = ("before_iteration", "before_step", "before_update", "after_update", "on_evaluation")
-"""Of callbacks."""
+HOOKS = [name for name in vars(Callback) if name.startswith(("before_", "after_", "on_"))]
 COLUMNS = ("mode", "index", "draw", "dataset")
 """Of the rows of a dump, beside the numbers that are saved."""
 
