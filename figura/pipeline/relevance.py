@@ -23,6 +23,7 @@ WITHOUT_EFFECT = {
     "figura.training.reporter": "shows the progress of a training",
     "figura.training.sanity_check": "checks shapes; the trainer restores weights, buffers and random states",
     "figura.training.warnings": "words warnings before a training, and what broke one",
+    "figura.training.weight_checks": "refuses weights that are not finite, or differ between ranks",
 }
 """Dotted names, of modules and packages, and the reason of each."""
 

@@ -1,7 +1,6 @@
 """The run folder of a training: resume points, checkpoints, the model, the history."""
 
 import inspect
-import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -15,7 +14,6 @@ from figura.base.checksums import write_sums
 from figura.base.distributed import raise_on_all_ranks
 from figura.base.errors import REPRO, UserError
 from figura.base.files import replacing_folder
-from figura.engine.weights import digest, not_finite
 from figura.interfaces import Networks
 from figura.recipe.schema import Recipe
 from figura.recipe.trial import scratch
@@ -23,7 +21,8 @@ from figura.training.checkpoints import Checkpoints, write_model
 from figura.training.finished import UnrecordedOutputs
 from figura.training.provenance import drawn_data
 from figura.training.resume import ResumePoint, ResumePoints, TrainState
-from figura.training.warnings import advice, what_broke
+from figura.training.warnings import what_broke
+from figura.training.weight_checks import end_judged, refuse_different_ranks, refuse_not_finite
 
 
 class RunFolder:
@@ -139,7 +138,7 @@ class RunFolder:
     def write_resume_point(self, iteration: int) -> None:
         """Write the state after `iteration` updates; also flush the losses so far to their file."""
         self.state.loss_log.flush()
-        self._refuse_different_ranks(iteration)
+        refuse_different_ranks(self.state.networks, iteration)
         with self._writing(self.points.folder):
             if self.accelerator.is_main_process:
                 self._refuse_not_finite(iteration)
@@ -154,11 +153,12 @@ class RunFolder:
         Raises:
             UserError: weights are not finite, or both the last updates and the last validation are not.
         """
-        self._refuse_different_ranks(iteration)
+        refuse_different_ranks(self.state.networks, iteration)
         with self._writing(self.run):
             if self.accelerator.is_main_process:
                 self._refuse_not_finite(iteration)
-                self._judge_end()
+                if doubt := end_judged(self.state, self.recipe, self.what_broke()):
+                    self._print(doubt)
                 best, kept = self.state.best.best(), self.state.best.said(iteration)
                 for one in best:
                     with self.state.best.loaded(one):
@@ -207,31 +207,7 @@ class RunFolder:
             ) from None
 
     def _refuse_not_finite(self, iteration: int) -> None:
-        live = {name: self.accelerator.unwrap_model(network) for name, network in self.networks.live.items()}
-        for what, networks in (("network", live), ("averages of network", self.networks.ema)):
-            for name, network in networks.items():
-                if broken := not_finite(network):
-                    count = len(network.state_dict())
-                    raise UserError(
-                        f"{self.recipe.path}: {what} {name!r}: {broken[0]} is not finite after iteration {iteration}"
-                        f", and {len(broken) - 1} of {count - 1} other tensors; no model was written. "
-                        + (self.what_broke() or advice(self.recipe, name))
-                    )
-
-    def _judge_end(self) -> None:
-        """Raise if both the last updates and the last validation are not finite; warn if one of them is not."""
-        begun = self.state.begun
-        validation = self.state.loss_log.validation[-1] if self.state.loss_log.validation else {}
-        losses = [name.removesuffix(".raw") for name, value in validation.items() if not math.isfinite(value)]
-        steps = [
-            f"step {name!r}: the last {self.state.nonfinite[name]} updates were not finite, from iteration {first} on"
-            for name, first in begun.items()
-        ]
-        said = "; ".join([*steps, *([f"validation is not finite for {', '.join(losses)}"] if losses else [])])
-        if begun and losses:
-            raise UserError(f"{self.recipe.path}: {said}; no model was written. {self.what_broke()}")
-        if said:
-            self._print(f"warning: {said}; the weights are finite, and are written")
+        refuse_not_finite(self.state.networks, self.networks.ema, self.recipe, iteration, self.what_broke())
 
     def what_broke(self) -> str:
         """Return `warnings.what_broke` of this training; empty if the last updates were finite."""
@@ -241,18 +217,6 @@ class RunFolder:
         more = {"resumed": self.state.resumed or "", "kept": kept, "drawn": drawn_data(self.recipe)}
         provenance = self.provenance | {key: text for key, text in more.items() if text}
         write_model(folder, self.networks.ema, self.recipe, provenance)
-
-    def _refuse_different_ranks(self, iteration: int) -> None:
-        if self.accelerator.num_processes == 1:
-            return
-        own = {name: digest(self.accelerator.unwrap_model(one)) for name, one in self.networks.live.items()}
-        digests: list[dict[str, str]] = gather_object([own])
-        for rank, theirs in enumerate(digests):
-            if different := [name for name in own if theirs[name] != digests[0][name]]:
-                raise UserError(
-                    f"after iteration {iteration}, rank {rank} has other weights than rank 0: network"
-                    f" {', '.join(different)}; code of yours that updates weights must do the same on all ranks"
-                )
 
     def _print(self, text: str) -> None:
         if self.accelerator.is_main_process:  # `accelerator.print` would print once per machine

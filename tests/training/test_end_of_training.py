@@ -18,8 +18,7 @@ from figura.base.errors import UserError
 from figura.base.yaml12 import to_yaml
 from figura.interfaces import Callback
 from figura.pipeline.lock import folder_md5
-from figura.training import checkpoints, resume
-from figura.training.run_folder import RunFolder
+from figura.training import checkpoints, resume, run_folder
 
 
 def fails(run, changes, content=None, **keywords):
@@ -97,7 +96,7 @@ def test_a_full_disk_ends_a_training_with_one_line_and_it_goes_on_from_its_state
             later = iter([write_state, full])
             patch.setattr(resume, "save_tensors", lambda *arguments: next(later)(*arguments))
         else:
-            patch.setattr(*((checkpoints, "save_weights") if what == "model" else (RunFolder, "_judge_end")), full)
+            patch.setattr(*((checkpoints, "save_weights") if what == "model" else (run_folder, "end_judged")), full)
         said = fails(run, {})
     assert "cannot be written: No space left on device" in said
     assert f"the state of iteration {at} stays, and `dvc repro` goes on from it" in said
