@@ -1,18 +1,22 @@
 """COCO's average precision and recall for poses and boxes, with weights for images, for a bootstrap.
 
-Precision, recall and matches are those of pycocotools' COCOeval. Each result is matched once, and copies of an image
-are weights. Sources: Lin et al. 2014, "Microsoft COCO", and COCO's keypoint challenge (object keypoint similarity,
-OKS). This module adds ranges of measures other than the area.
+pycocotools' COCOeval matches each result once; copies of an image are then weights. Sources: Lin et al. 2014,
+"Microsoft COCO", and COCO's keypoint challenge (object keypoint similarity, OKS). This module adds ranges of measures
+other than the area.
 """
 
 import copy
+import io
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import redirect_stdout
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from pycocotools.coco import COCO
+from pycocotools.cocoeval import COCOeval
 
 from figura.base.errors import UserError
 
@@ -31,7 +35,6 @@ from .average_precision import (
     least_hits,
     mean_of_known,
 )
-from .coco_matching import Cells, box_overlaps, matched, paired, similarities
 
 Record = Mapping[str, Any]
 Ranges = Mapping[str, tuple[float, float]]
@@ -102,16 +105,13 @@ class Evaluation:
         self.results = [_result(one, joints) for one in results if one["image_id"] in known]
         self.categories = sorted({one["category_id"] for one in (*self.truth, *self.results)})
         self.metrics, self._most = METRICS[kind], MOST[kind]
-        self._ignored = np.array(
-            [bool(one["iscrowd"] or (joints and not one["num_keypoints"])) for one in self.truth], bool
-        )
         self._truth_cells = self._cells_of(self.truth)
         cells, scores = self._cells_of(self.results), _column(self.results, "score")
         order = np.lexsort((-scores, cells))
         rank = np.arange(len(order)) - np.searchsorted(cells[order], cells[order])
         self._kept, self._rank = order[rank < self._most[-1]], rank[rank < self._most[-1]]
         self._result_cells, self._scores = cells[self._kept], scores[self._kept]
-        self._cells = list(self._compared(None if sigmas is None else np.asarray(sigmas, dtype=np.float64)))
+        self._compare(kind, sigmas)
         self._judge(AREAS[kind], _column(self.truth, "area"), _column(self.results, "area"))
 
     def _cells_of(self, records: Sequence[Record]) -> Integers:
@@ -120,40 +120,51 @@ class Evaluation:
         starts = {number: index * len(images) for index, number in enumerate(self.categories)}
         return np.array([starts[one["category_id"]] + images[one["image_id"]] for one in records], dtype=np.int64)
 
-    def _compared(self, sigmas: Floats | None) -> Iterable[Cells]:
-        crowd, boxes = _column(self.truth, "iscrowd") != 0, _table(self.truth, "bbox", 4)
-        kept = [self.results[place] for place in self._kept]
-        if sigmas is None:
-            found = _table(kept, "bbox", 4)
-        else:
-            joints = _table(self.truth, "keypoints", 3 * len(sigmas)).reshape(-1, len(sigmas), 3)
-            found = _table(kept, "keypoints", 3 * len(sigmas)).reshape(-1, len(sigmas), 3)[..., :2]
-            areas = _column(self.truth, "area")
-        size = max(len(THRESHOLDS), 0 if sigmas is None else len(sigmas))
-        for truth, results in paired(self._truth_cells, self._result_cells, size):
-            overlaps = (
-                box_overlaps(found[results], boxes[truth], crowd[truth])
-                if sigmas is None
-                else similarities(found[results], joints[truth], boxes[truth], areas[truth], sigmas)
-            )
-            yield Cells(truth, results, overlaps, crowd[truth])
+    def _compare(self, kind: Kind, sigmas: Sequence[float] | Floats | None) -> None:
+        """Compute the overlaps of all results with the annotations in their cells."""
+        self._numbered = [
+            [{**one, "id": number} for number, one in enumerate(records, 1)] for records in (self.truth, self.results)
+        ]
+        with redirect_stdout(io.StringIO()):  # pycocotools prints its progress
+            self._coco = COCOeval(*map(self._index, self._numbered), kind)
+            self._coco.params.maxDets, self._coco.params.areaRng = list(self._most), []
+            if sigmas is not None:
+                self._coco.params.kpt_oks_sigmas = np.asarray(sigmas, dtype=np.float64)
+            self._coco.evaluate()
+        self._cells, order = list[_Cell](), np.argsort(self._truth_cells, kind="stable")
+        for cell in np.union1d(self._truth_cells, self._result_cells).tolist():
+            category, image = divmod(cell, len(self.image_ids))
+            key, ends = (self.image_ids[image], self.categories[category]), (cell, cell + 1)
+            truth = order[slice(*np.searchsorted(self._truth_cells, ends, sorter=order))]
+            results = np.arange(*np.searchsorted(self._result_cells, ends))
+            overlaps = np.reshape(self._coco.ious[key], (len(results), len(truth)))
+            self._cells.append(_Cell(key, truth, results, overlaps))
+
+    def _index(self, records: Sequence[Record]) -> Any:
+        index = COCO()
+        images, categories = ([{"id": one} for one in ids] for ids in (self.image_ids, self.categories))
+        index.dataset = {"images": images, "categories": categories, "annotations": records}
+        index.createIndex()
+        return index
 
     def _judge(self, ranges: Ranges, truth: Floats, results: Floats) -> None:
         """Match within each range of a measure of annotations and results."""
         self._ranges = list(ranges)
-        self._judged = [self._within(truth, results[self._kept], low, high) for low, high in ranges.values()]
+        for records, measures in zip(self._numbered, (truth, results), strict=True):
+            for record, measure in zip(records, measures.tolist(), strict=True):
+                record["area"] = measure  # COCOeval looks for what is in range there
+        self._judged = [self._within(one) for one in ranges.values()]
 
-    def _within(self, truth: Floats, results: Floats, low: float, high: float) -> "_Judged":
-        ignored = self._ignored | (truth < low) | (truth > high)
-        matches = np.full((len(THRESHOLDS), len(results)), -1, dtype=np.int64)
-        for cells in self._cells:
-            best = matched(cells, ignored[cells.truth], THRESHOLDS)
-            row, column = np.nonzero(cells.results >= 0)
-            taken = best[:, row, column]
-            matches[:, cells.results[row, column]] = np.where(taken < 0, -1, cells.truth[row, taken])
-        free = matches < 0
-        judged = np.where(free, ~((results < low) | (results > high)), ~np.append(ignored, True)[matches])
-        return _Judged(ignored, matches, judged & ~free, judged)
+    def _within(self, limits: tuple[float, float]) -> "_Judged":
+        ignored = np.zeros(len(self.truth), dtype=bool)
+        matches = np.full((len(THRESHOLDS), len(self._kept)), -1, dtype=np.int64)
+        judged = np.zeros(matches.shape, dtype=bool)
+        for cell in self._cells:
+            found = self._coco.evaluateImg(*cell.key, limits, self._most[-1])
+            ignored[np.array(found["gtIds"], dtype=np.int64) - 1] = found["gtIgnore"]
+            matches[:, cell.results] = found["dtMatches"] - 1
+            judged[:, cell.results] = ~found["dtIgnore"]
+        return _Judged(ignored, matches, judged & (matches >= 0), judged)
 
     def ranged(self, ranges: Ranges, truth: Sequence[float], results: Sequence[float]) -> "Evaluation":
         """Return an evaluation within ranges of a measure other than the area; OKS are unchanged.
@@ -194,14 +205,11 @@ class Evaluation:
         judged, images = self._judged[0], len(self.image_ids)
         matches, false = judged.matches[0], judged.judged[0] & ~judged.hits[0]
         results, overlaps, nearest = np.full(len(self.truth), -1), np.zeros(len(self.truth)), np.zeros(len(self.truth))
-        for cells in self._cells:
-            row, column = np.nonzero(cells.results >= 0)
-            places = cells.results[row, column]
-            taken = cells.truth[row] == matches[places][:, None]
-            results[cells.truth[row][taken]] = self._kept[places[taken.any(axis=1)]]
-            overlaps[cells.truth[row][taken]] = cells.overlaps[row, column][taken]
-            near = np.where((false[cells.results] & (cells.results >= 0))[..., None], cells.overlaps, 0.0)
-            nearest[cells.truth] = near.max(axis=1, initial=0.0)
+        for cell in self._cells:
+            found, person = np.nonzero(matches[cell.results][:, None] == cell.truth)
+            results[cell.truth[person]] = self._kept[cell.results[found]]
+            overlaps[cell.truth[person]] = cell.overlaps[found, person]
+            nearest[cell.truth] = cell.overlaps[false[cell.results]].max(axis=0, initial=0.0)
         truth = np.flatnonzero(~judged.ignored)
         truth = truth[np.lexsort((self._truth_cells[truth], self._truth_cells[truth] % max(images, 1)))]
         wrong = np.flatnonzero(false)
@@ -220,10 +228,9 @@ class Evaluation:
         No overlap is too low, and a result may be the closest of several annotations; of equals the best score counts.
         """
         closest = np.full(len(self.truth), -1)
-        for cells in self._cells:
-            overlaps = np.where((cells.results >= 0)[..., None], cells.overlaps, -1.0)
-            best = np.take_along_axis(cells.results, overlaps.argmax(axis=1), axis=1)
-            closest[cells.truth] = self._kept[best]
+        for cell in self._cells:
+            if cell.overlaps.size:
+                closest[cell.truth] = self._kept[cell.results[cell.overlaps.argmax(axis=0)]]
         return closest
 
     def _tables(self, weights: Floats) -> tuple[Floats, Floats, Floats]:
@@ -269,6 +276,23 @@ class Evaluation:
                 table = table[..., np.isclose(THRESHOLDS, metric.threshold), :]
             values[name] = mean_of_known(table, (-2, -1))
         return values
+
+
+@dataclass(frozen=True, eq=False)
+class _Cell:
+    """The records of one category in one image.
+
+    Attributes:
+        key: ids of the image and the category.
+        truth: int64 (G,), indices of annotations.
+        results: int64 (D,), indices of the sorted results.
+        overlaps: float64 (D, G), OKS or IoU.
+    """
+
+    key: tuple[int, int]
+    truth: Integers
+    results: Integers
+    overlaps: Floats
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,7 +18,6 @@ from figura.report.sheets import pixels_of, side_by_side
 
 from .argument_types import Count, Distances, skeleton_of
 from .coco_evaluation import Evaluation, Record
-from .coco_matching import similarities
 from .coco_scores import joint_distances
 from .decode.overlays import OverlayStyle, overlay
 from .dump_evaluation import PEOPLE, estimates, record_fault
@@ -235,12 +234,14 @@ def best_people(records: Sequence[Record], least: float = 0.0) -> dict[int, Reco
 
 
 def similarity(person: Record | None, asked: Record, sigmas: Floats) -> float:
-    """Return the OKS of a person with the target pose, 0 if there is no person (Lin et al. 2014, COCO's keypoints)."""
+    """Return the OKS of a person with the labelled joints that were asked for (Lin et al. 2014); 0 without a person."""
     if person is None:
         return 0.0
-    box, area = np.array(asked["bbox"], dtype=np.float64), np.array(asked["area"], dtype=np.float64)
-    people, truth = _joints(person)[None, None, :, :2], _joints(asked)[None, None]
-    return float(similarities(people, truth, box[None, None], area[None, None], sigmas)[0, 0, 0])
+    joints = _joints(asked)
+    labelled = joints[:, 2] > 0
+    squares = ((_joints(person) - joints)[labelled, :2] ** 2).sum(axis=1)
+    exponents = squares / (sigmas[labelled] * 2) ** 2 / (asked["area"] + np.spacing(1)) / 2
+    return float(np.exp(-exponents).mean())
 
 
 def as_asked(person: Mapping[str, Any]) -> dict[str, Any]:
