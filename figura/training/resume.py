@@ -31,9 +31,9 @@ SEVERAL = "several machines"
 class TrainState:
     """Everything that changes during training, except the iteration. Random numbers have no state (see seeding.py).
 
-    `injectors` are those of each step. `nonfinite` counts the last updates in a row that were not finite, by step;
-    `begun` has the iteration of the first of them. `resumed` says which resume point with other provenance this
-    training goes on from. `machine` is where it runs, or `SEVERAL` if it was continued elsewhere.
+    `injectors` are those of each step. `nonfinite` has the iterations of the last updates in a row that were not
+    finite, by step. `resumed` says which resume point with other provenance this training goes on from. `machine` is
+    where it runs, or `SEVERAL` if it was continued elsewhere.
     """
 
     networks: Mapping[str, nn.Module]
@@ -44,8 +44,7 @@ class TrainState:
     callbacks: Mapping[str, Callback]
     injectors: Mapping[str, Mapping[str, Injector]]
     best: BestWeights
-    nonfinite: dict[str, int] = field(default_factory=dict)
-    begun: dict[str, int] = field(default_factory=dict)
+    nonfinite: dict[str, list[int]] = field(default_factory=dict)
     resumed: str | None = None
     machine: str = ""
 
@@ -58,7 +57,6 @@ class TrainState:
         return {
             **states, "loss_log": self.loss_log.state_dict(), "injectors": injectors, "nonfinite": self.nonfinite,
             "resumed": self.resumed, "machine": self.machine, "best": self.best.state_dict(),
-            **({"begun": self.begun} if self.begun else {}),  # else as in states of earlier versions
         }  # fmt: skip
 
     def load_state_dict(self, state: Mapping[str, Any], prefix: Mapping[str, Any] | None = None) -> None:
@@ -75,8 +73,8 @@ class TrainState:
             for name in own.keys() & ran.keys():
                 own[name].load_state_dict(saved.get(step, {}).get(name, {}))
         self.best.load_state_dict(state.get("best", {}), prefix)  # earlier versions had none
-        self.nonfinite = dict(state["nonfinite"])
-        self.begun = dict(state.get("begun", {}))
+        noted = state["nonfinite"].items()
+        self.nonfinite = {name: row for name, row in noted if isinstance(row, list)}  # earlier versions had counts
         self.resumed = state["resumed"]
         self.machine = self.machine if state.get("machine") == self.machine else SEVERAL
 

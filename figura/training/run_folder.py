@@ -211,7 +211,8 @@ class RunFolder:
 
     def what_broke(self) -> str:
         """Return `warnings.what_broke` of this training; empty if the last updates were finite."""
-        return what_broke(self.run, self.recipe, self.state.begun, self.state.loss_log, self.resumable)
+        begun = {name: row[0] for name, row in self.state.nonfinite.items()}
+        return what_broke(self.run, self.recipe, begun, self.state.loss_log, self.resumable)
 
     def _write_model(self, folder: Path, kept: str = "") -> None:
         more = {"resumed": self.state.resumed or "", "kept": kept, "drawn": drawn_data(self.recipe)}

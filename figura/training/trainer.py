@@ -224,7 +224,7 @@ class Trainer:
         self.iteration += 1
         self.update_averages(reports)
         self.loss_log.add(self.iteration, reports)
-        _count_nonfinite(self.state.nonfinite, self.state.begun, self.iteration, reports)
+        _note_nonfinite(self.state.nonfinite, self.iteration, reports)
         self._refuse_to_go_on()
         self.reporter.advance()
         if self._due(self.recipe.runtime.log_every):
@@ -238,12 +238,12 @@ class Trainer:
 
     def _refuse_to_go_on(self) -> None:
         """Raise UserError if `train.max_nonfinite` updates of a step in a row were not finite."""
-        for name, count in self.state.nonfinite.items():
-            if count >= self.recipe.train.max_nonfinite:
+        for name, iterations in self.state.nonfinite.items():
+            if len(iterations) >= self.recipe.train.max_nonfinite:
                 (what_broke, *_) = gather_object([self.folder.what_broke()])  # the first rank has the losses
                 raise UserError(
-                    f"step {name!r}: {count} updates in a row were not finite (train.max_nonfinite), the last in "
-                    f"iteration {self.iteration}. {what_broke}"
+                    f"step {name!r}: {len(iterations)} updates in a row were not finite (train.max_nonfinite), "
+                    f"the last in iteration {self.iteration}. {what_broke}"
                 )
 
     def run_steps(self, batch: dict[str, Any], index: int) -> dict[str, StepReport]:
@@ -440,19 +440,14 @@ def _by_parameter_names(
     return lambda values: hook(**{key: values[key] for key in wanted}, **keywords)
 
 
-def _count_nonfinite(
-    counts: dict[str, int], begun: dict[str, int], iteration: int, reports: Mapping[str, StepReport]
-) -> None:
-    """Count the last updates in a row that were not finite, by step; those that overflowed in fp16 do not count.
-
-    `begun` gets the iteration of the first of them.
+def _note_nonfinite(rows: dict[str, list[int]], iteration: int, reports: Mapping[str, StepReport]) -> None:
+    """Note the iterations of the last updates in a row that were not finite, by step; overflows in fp16 are left out.
 
     An iteration without losses is no update, so it does not end a row.
     """
     for name, report in reports.items():
         if report.raw and not report.overflowed:
-            counts[name] = counts.get(name, 0) + 1 if report.skipped else 0
-            if counts[name] <= 1:
-                begun.pop(name, None)
-            if counts[name]:
-                begun.setdefault(name, iteration)
+            if report.skipped:
+                rows.setdefault(name, []).append(iteration)
+            else:
+                rows.pop(name, None)

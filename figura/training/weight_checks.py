@@ -54,8 +54,8 @@ def end_judged(state: TrainState, recipe: Recipe, broke: str) -> str:
     validation = state.loss_log.validation[-1] if state.loss_log.validation else {}
     losses = [name.removesuffix(".raw") for name, value in validation.items() if not math.isfinite(value)]
     steps = [
-        f"step {name!r}: the last {state.nonfinite[name]} updates were not finite, from iteration {first} on"
-        for name, first in state.begun.items()
+        f"step {name!r}: the last {len(row)} updates were not finite, from iteration {row[0]} on"
+        for name, row in state.nonfinite.items()
     ]
     said = "; ".join([*steps, *([f"validation is not finite for {', '.join(losses)}"] if losses else [])])
     if steps and losses:
