@@ -53,7 +53,7 @@ class RecipeCheck:
         """Check `parts` (`load.PARTS`), except `metrics`."""
         for name, network in self.recipe.networks.items():
             kind: Any = check_declaration(network, NETWORK, f"networks.{name}", self.errors)
-            if kind is not None:
+            if kind is not None and self._are_names(kind, "outputs", getattr(kind, "outputs", ()), f"networks.{name}"):
                 self.networks[name] = kind
         data, judged = self.recipe.data, self.recipe.evaluate.data
         train = self._provided(data.train, "data.train")
@@ -102,11 +102,18 @@ class RecipeCheck:
     def _providing(self, entry: Declaration, slot: Slot, key: str) -> Any:
         """Return the class of an entry that provides names; None after an error: the names are then unknown."""
         before = self.errors.count
-        kind = check_declaration(entry, slot, key, self.errors)
-        if self.errors.count == before:
+        kind: Any = check_declaration(entry, slot, key, self.errors)
+        if self.errors.count == before and self._are_names(kind, "names", kind.provides(entry.arguments), key):
             return kind
         self.names.on = False
         return None
+
+    def _are_names(self, kind: type, attribute: str, names: Any, key: str) -> bool:
+        """Add an error, and return False, if the names that a class declares are one text: its letters would count."""
+        if isinstance(names, str):
+            said = f"{kind.__name__}.{attribute} is the text {names!r}"
+            self.errors.add(f"{key}.type", f"{said}; a tuple is needed, with a comma: ({names!r},)")
+        return not isinstance(names, str)
 
     def _training(self) -> None:
         self._mixture()
@@ -245,7 +252,9 @@ class RecipeCheck:
         for name, entry in entries.items():
             beside = tuple(type(entry).model_fields)
             built = construct(entry.type, entry.arguments, INJECTOR, f"{key}.{name}", self.errors, beside=beside)
-            if built is None:
+            if built is None or not all(
+                self._are_names(type(built), one, getattr(built, one), f"{key}.{name}") for one in ("reads", "adds")
+            ):
                 self.names.on = False
                 continue
             injectors[name] = built

@@ -75,6 +75,18 @@ class Adding(Injector):
             state.add(name, state["x"])
 
 
+class LetteredRamps(toy.Ramps):
+    names = "x"  # type: ignore[assignment]  # a comma is missing, here and below
+
+
+class LetteredPainter(toy.Painter):
+    outputs = "image"  # type: ignore[assignment]
+
+
+class Lettered(Adding):
+    reads = "x"  # type: ignore[assignment]
+
+
 class Shapes(ExampleDataset):
     """Noise in [-1, 1] of given shapes; other values as they are."""
 
