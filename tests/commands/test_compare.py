@@ -18,7 +18,7 @@ from scipy import stats
 from figura.base.errors import UserError
 from figura.base.yaml12 import to_yaml
 from figura.commands.compare.command import main
-from figura.commands.compare.comparison import compare_revisions, estimate
+from figura.commands.compare.comparison import Comparison, Side, compare_revisions, estimate
 from figura.commands.compare.drawing import draw_changed
 from figura.commands.compare.matching import check_inputs, matched
 from figura.dump import Dump, write_value
@@ -62,6 +62,18 @@ def test_the_interval_of_a_paired_difference_is_that_of_the_differences():
     assert not effect.beyond_seeds  # of seeds nothing is known
     alone = np.std(first) * np.sqrt(2 / 300)  # standard error if the images were not the same
     assert high - low < 0.3 * (2 * 1.96 * alone)
+
+
+@pytest.mark.parametrize(("difference", "told"), [(8e-8, "no"), (8e-5, "better")])
+def test_a_difference_of_rounding_is_none(difference, told):
+    first = RANDOM.normal(0.89, 0.01, 40)
+    bootstrap, (one, other) = means(first, first + difference)  # in all examples
+    effect = effect_of([one], [other], "higher", NO_SEEDS, bootstrap)
+    assert effect.beyond_images
+    old, new = (Side([Revision(name, Path(), 1, {}, {})]) for name in ("old", "new"))
+    compared = Comparison(old, new, {"psnr": effect}, one_setting=False)
+    assert compared.verdict("psnr") == told
+    assert ("no difference" in compared.sentence) == (told == "no")
 
 
 def test_a_difference_of_other_statistics_is_scipys_paired_bootstrap():

@@ -32,6 +32,8 @@ Estimates = dict[str, dict[str, PairedEstimate]]
 
 MOST_CHANGES = 4
 """Differing settings and files that the line on a revision lists."""
+ROUNDING = 1e-6
+"""Share of a metric that float32 makes of the order of its sums, which another machine or batch size changes."""
 
 
 @dataclass(frozen=True)
@@ -57,14 +59,20 @@ class Comparison:
     one_setting: bool
 
     @property
+    def beyond_rounding(self) -> Mapping[str, Effect]:
+        """The effects that are more than `ROUNDING`, which all examples may share."""
+        sizes = {name: max(abs(one.first), abs(one.second)) for name, one in self.effects.items()}
+        return {name: one for name, one in self.effects.items() if abs(one.difference) > ROUNDING * sizes[name]}
+
+    @property
     def sentence(self) -> str:
         """What differs, or that nothing does."""
         names = f"{self.second.name} and {self.first.name}"
-        images = [name for name, effect in self.effects.items() if effect.beyond_images]
+        images = [name for name, effect in self.beyond_rounding.items() if effect.beyond_images]
         alone = f"; judged by images alone, {_listed(images)} would differ" if images else ""
         if self.one_setting:
             return f"{names}: no difference beyond seeds, for they differ in their seed alone{alone}"
-        seeds = [name for name, effect in self.effects.items() if effect.beyond_seeds]
+        seeds = [name for name, effect in self.beyond_rounding.items() if effect.beyond_seeds]
         known = all(effect.seeds is not None for effect in self.effects.values())
         if known and seeds:
             return f"{self.second.name} differs from {self.first.name} beyond images and seeds: {self._words(seeds)}"
@@ -81,7 +89,7 @@ class Comparison:
         """Return `better`, `worse` or `no`; seeds of one setting never differ."""
         effect = self.effects[headline]
         beyond = effect.beyond_images if effect.seeds is None else effect.beyond_seeds
-        return effect.word if beyond and not self.one_setting else "no"
+        return effect.word if beyond and headline in self.beyond_rounding and not self.one_setting else "no"
 
     def table(self, headlines: Mapping[str, Headline], spreads: Mapping[str, Spread], confidence: float) -> Table:
         """Return a row for each headline; columns of seeds only where several are known."""
