@@ -172,9 +172,12 @@ class RecipeCheck:
         with patch.object(base, "add_param_group", plain):
             params: list[Any] = [{"params": [some]}] if grouped else [some]
             try:
-                construct(kind, arguments, OPTIMIZER, key, self.errors, params=params)
+                built = construct(kind, arguments, OPTIMIZER, key, self.errors, params=params)
             except RuntimeError as error:  # by which PyTorch refuses options that exclude each other
                 self.errors.add(key, one_line(f"{kind}: {error}"))
+                return
+        if built is not None and (why := failure(built, some)):
+            self.errors.add(key, one_line(f"{kind}: {why}"))
 
     def _rates(self, entry: Declaration, key: str) -> None:
         schedule, last = build_schedule(entry, key, self.errors), self.recipe.train.steps or 0
@@ -390,4 +393,24 @@ def objection(kind: type[torch.optim.Optimizer]) -> str | None:
         return f"{kind.__name__} computes the losses several times an update; a step computes them once"
     if issubclass(kind, torch.optim.SparseAdam):
         return "SparseAdam takes sparse gradients alone, and networks here give dense ones; write torch.optim.Adam"
+    return None
+
+
+def failure(optimizer: torch.optim.Optimizer, some: nn.Parameter) -> str | None:
+    """Return why a step cannot use an optimizer, alone with a parameter that it then updates, or None.
+
+    PyTorch's and figura's are not tried: their updates work, and import the compiler.
+    """
+    if any("lr" not in group for group in optimizer.param_groups):
+        return "its groups have no rate `lr`, which a step sets; another optimizer is needed"
+    if type(optimizer).__module__.startswith(("torch.", "figura.")):
+        return None
+    some.grad = torch.ones_like(some)
+    try:
+        optimizer.step()
+    except Exception as error:  # noqa: BLE001  # users' code may raise anything
+        return (
+            f"an update of one parameter fails ({type(error).__name__}: {error}); a step calls `backward()` and "
+            "`step()` alone: there are no closures and no second derivatives"
+        )
     return None

@@ -87,6 +87,21 @@ class Lettered(Adding):
     reads = "x"  # type: ignore[assignment]
 
 
+class Curved(torch.optim.SGD):
+    """An optimizer that needs second derivatives, as AdaHessian does."""
+
+    def step(self, closure=None):
+        (one,) = self.param_groups[0]["params"]
+        torch.autograd.grad(one.grad.sum(), one)
+
+
+class Rateless(torch.optim.Optimizer):
+    """One that has a rate of its own making, as A2Grad does."""
+
+    def __init__(self, params) -> None:
+        super().__init__(params, {})
+
+
 class Shapes(ExampleDataset):
     """Noise in [-1, 1] of given shapes; other values as they are."""
 
