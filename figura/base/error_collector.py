@@ -126,6 +126,8 @@ class ErrorCollector:
                 expected.pop(OTHER, None)
             share = _share(detail["input"]) if key.endswith(OF_TIME) and "an integer" in expected else None
             written = f"; a share of the training is written {share}" if share else ""
+            if isinstance(detail["input"], list) and re.fullmatch(r"losses\.\w+\.weight", key):
+                written = "; those of classes go below `args`, {weight: [...]}"
             self.add(key, f"found {shown(detail['input'])}; expected {' or '.join(sorted(expected))}{written}")
 
     def _lacks_base(self, key: str) -> bool:

@@ -7,14 +7,17 @@ class that takes the arguments of the type, so that a recipe is checked as again
 import inspect
 import sys
 import typing
-from collections.abc import Callable
-from functools import cache, partial
+from collections.abc import Callable, Sequence
+from functools import cache, partial, reduce
+from operator import or_
 from typing import Any
 
 import torch
+from pydantic import BaseModel, ConfigDict, create_model
 from torch import Tensor, nn
 
 from figura.interfaces import Loss, Operation, batch_size, split_batch
+from figura.recipe.schema import LossEntry
 from figura.recipe.stand_ins import annotations, parameters, stand_in
 
 ALIKE = 1e-4
@@ -51,6 +54,11 @@ class PackageLoss(Loss):
     def __init__(self, call: Callable[..., Any]) -> None:
         super().__init__()
         self.call = call
+        for module in list(self.modules()):
+            for name, value in list(vars(module).items()):
+                if isinstance(value, Tensor):  # as a buffer, it comes to the device of the others
+                    delattr(module, name)
+                    module.register_buffer(name, value, persistent=False)
         self.eval().requires_grad_(False)
 
     def forward(self, **roles: Any) -> Tensor:
@@ -99,15 +107,22 @@ def loss_of(kind: Any) -> type[PackageLoss] | None:
     if isinstance(kind, type) and issubclass(kind, nn.Module) and kind is not nn.Module:
         arguments, roles = inspect.signature(kind), inspect.Signature(parameters(kind.forward, without=1))
         hints = annotations(kind.__init__)
+        shown = {name: _of_numbers(hint) for name, hint in hints.items()}
+        arguments, shown = _with_args(arguments, shown)
     elif inspect.isfunction(kind) and (hints := annotations(kind)).get("return") is Tensor:
         every = inspect.signature(kind)
         tensors = {name for name, hint in hints.items() if hint is Tensor or Tensor in typing.get_args(hint)}
         arguments = every.replace(parameters=[p for p in every.parameters.values() if p.name not in tensors])
         roles = every.replace(parameters=[p for p in every.parameters.values() if p.name in tensors])
+        shown = hints
     else:
         return None
 
     def init(self: PackageLoss, **given: Any) -> None:
+        if isinstance(args := given.get("args"), BaseModel):
+            given = {**given, **{name: getattr(args, name) for name in args.model_fields_set}}
+            del given["args"]
+        given = {name: _as_tensor(value, hints.get(name)) for name, value in given.items()}
         PackageLoss.__init__(self, kind(**given) if isinstance(kind, type) else partial(kind, **given))
 
     def forward(self: PackageLoss, **given: Any) -> Tensor:
@@ -115,7 +130,40 @@ def loss_of(kind: Any) -> type[PackageLoss] | None:
 
     own = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
     forward.__signature__ = roles.replace(parameters=[own, *roles.parameters.values()])  # type: ignore[attr-defined]
-    return stand_in(kind, PackageLoss, {"__init__": init, "forward": forward}, arguments, hints)
+    return stand_in(kind, PackageLoss, {"__init__": init, "forward": forward}, arguments, shown)
+
+
+def _of_numbers(hint: Any) -> Any:
+    """Return an annotation with what a recipe writes for a tensor: a number, or nested lists of numbers."""
+    if hint is Tensor:
+        return float | list[Any]
+    kinds = typing.get_args(hint)
+    return reduce(or_, map(_of_numbers, kinds)) if Tensor in kinds else hint
+
+
+def _as_tensor(value: Any, hint: Any) -> Any:
+    """Return numbers as a float tensor where an annotation takes a tensor, but not these numbers."""
+    kinds = typing.get_args(hint) or (hint,)
+    others = {typing.get_origin(one) or one for one in kinds}
+    alike = {list, tuple, Sequence} if isinstance(value, list) else {float, int, bool}
+    taken = Tensor in kinds and isinstance(value, list | int | float) and not others & alike
+    return torch.tensor(value, dtype=torch.float32) if taken else value
+
+
+def _with_args(arguments: inspect.Signature, hints: dict[str, Any]) -> tuple[inspect.Signature, dict[str, Any]]:
+    """Return arguments and their annotations with those that are called as keys of the entry, `weight`, in `args`."""
+    every = [one for one in arguments.parameters.values() if one.kind is not one.VAR_POSITIONAL]
+    if not (taken := [one for one in every if one.name in LossEntry.model_fields]):
+        return arguments, hints
+    fields: Any = {p.name: (hints.get(p.name, Any), ... if p.default is p.empty else p.default) for p in taken}
+    model = create_model("args", __config__=ConfigDict(extra="forbid", arbitrary_types_allowed=True), **fields)
+    needed = any(one.default is one.empty for one in taken)
+    args = inspect.Parameter(
+        "args", inspect.Parameter.KEYWORD_ONLY, default=inspect.Parameter.empty if needed else None
+    )
+    left = [one for one in every if one not in taken]
+    more = [one for one in left if one.kind is one.VAR_KEYWORD]
+    return inspect.Signature([*(one for one in left if one not in more), args, *more]), {**hints, "args": model}
 
 
 class PackageOperation(Operation):

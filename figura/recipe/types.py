@@ -251,7 +251,8 @@ def check_arguments(
         checked[parameters[name].name] = value
     for name, parameter in parameters.items():
         if parameter.default is parameter.empty and name not in arguments:
-            errors.add(f"{key}.{name}", f"missing; {kind.__name__} needs it")
+            taken = "; this key is the entry's own, so the argument needs another name" if name in beside else ""
+            errors.add(f"{key}.{name}", f"missing; {kind.__name__} needs it{taken}")
     return checked
 
 

@@ -17,6 +17,7 @@ from figura.dump import Dump
 from figura.engine.build import build_losses
 from figura.engine.package_parts import PackageLoss
 from figura.evaluation.evaluate import Evaluation
+from figura.interfaces import Loss
 from figura.recipe.types import NETWORK, find_type
 from figura.training.trainer import Trainer
 
@@ -120,8 +121,47 @@ def test_trusted_types_only_takes_no_functions(monkeypatch):
     assert find_type("torch.nn.utils.parametrizations.orthogonal", NETWORK, "k", errors) is not None
 
 
+class Weighing(Loss):
+    """Has an argument that no recipe can give it."""
+
+    def __init__(self, weight: list[float]) -> None:
+        super().__init__()
+
+
+class Channels(nn.Module):
+    """Weights of channels, in an attribute that is no buffer."""
+
+    def __init__(self, weight: Tensor, also: list[float] | Tensor | None = None) -> None:
+        super().__init__()
+        self.weight, self.also = weight, also
+
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        return ((input - target).square() * self.weight).mean()
+
+
+def test_lists_are_tensors_of_a_packages_loss_and_follow_its_device():
+    """Weights of classes against PyTorch's own; `args` has what is called as a key of figura's."""
+    logits, labels = torch.randn(3, 4, 2, 2), torch.randint(4, (3, 2, 2))
+    hot = nn.functional.one_hot(labels, 4).movedim(-1, 1).float()
+    weights, ratios = [1, 2.0, 3, 0.5], [[[1]], [[2.0]], [[3]], [[4]]]
+    given = {"type": "torch.nn.CrossEntropyLoss", "args": {"weight": weights}, "label_smoothing": 0.1}
+    found = loss_of(given)(input=logits, target=labels).mean()
+    assert found == nn.CrossEntropyLoss(torch.tensor(weights), label_smoothing=0.1)(logits, labels)
+    found = loss_of({"type": "torch.nn.BCEWithLogitsLoss", "pos_weight": ratios})(input=logits, target=hot).mean()
+    assert found == nn.BCEWithLogitsLoss(pos_weight=torch.tensor(ratios))(logits, hot)
+    channels = loss_of({"type": "test_package_parts.Channels", "args": {"weight": 3}, "also": [1.0]}).to("meta").call
+    assert channels.weight.is_meta
+    assert channels.also == [1.0]
+
+
+def loss_of(declared: dict[str, Any]) -> PackageLoss:
+    recipe = toy.checked({"losses.distance": declared | ROLES})
+    return build_losses(recipe, "painter", torch.device("cpu"))["distance"].loss
+
+
 ROLES = {"inputs": {"input": "image", "target": "y"}, "weight": 2.0}
 PAIR = {"inputs": {"x": "image", "y": "y"}, "weight": 2.0}
+BINARY = {"type": "torch.nn.BCEWithLogitsLoss"} | ROLES
 MEANS = [
     {"type": "torch.nn.L1Loss"},
     {"type": "torch.nn.L1Loss", "reduction": "none"},
@@ -223,6 +263,14 @@ def test_the_network_of_a_loss_stays_as_it_is(tmp_path):
     [
         ({"type": "torch.nn.L1Loss", "reductoin": "sum"} | ROLES, "(did you mean 'reduction'?)"),
         ({"type": "torch.nn.functional.l1_los"} | ROLES, "(did you mean 'torch.nn.functional.l1_loss'?)"),
+        (BINARY | {"pos_weight": ["a"]}, "losses.distance: torch.nn.BCEWithLogitsLoss: "),
+        (
+            BINARY | {"args": {"weigt": [1.0]}},
+            "losses.distance.args.weigt: unknown key 'weigt' (did you mean 'weight'?)",
+        ),
+        (BINARY | {"weight": [1.0]}, "found [1.0]; expected a number; those of classes go below `args`"),
+        ({"type": "test_package_parts.Channels"} | ROLES, "losses.distance.args: missing; Channels needs it"),
+        ({"type": "test_package_parts.Weighing"} | ROLES, "the entry's own, so the argument needs another name"),
         ({"type": "torch.nn.L1Loss", "reduction": "men"} | ROLES, "men is not a valid value for reduction"),
         ({"type": "toy.Painter", "inputs": {"x": "image"}, "weight": 1.0}, "gives a dict; a tensor is needed"),
         ({"type": "test_package_parts.make", "inputs": {}, "weight": 1.0}, "annotated to return a torch.Tensor"),
