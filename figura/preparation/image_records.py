@@ -74,8 +74,8 @@ class Scan:
     """What is known of the records of a file before they are read one by one.
 
     `further` is called with each section and record, too. `files` maps ids to file names; `several` are ids of several
-    files, `annotated` those of images with annotations. The largest ids are below `_FREE`: those that preparation makes
-    up follow, and must have 64 bits.
+    files, `annotated` those of images with annotations, `categories` those of the annotations' categories. The largest
+    ids are below `_FREE`: those that preparation makes up follow, and must have 64 bits.
     """
 
     further: Callable[[str, Any], None] | None
@@ -83,6 +83,7 @@ class Scan:
     files: dict[Any, Any] = field(default_factory=dict)
     several: set[Any] = field(default_factory=set)
     annotated: set[Any] = field(default_factory=set)
+    categories: set[int | None] = field(default_factory=set)
     largest_image: int = 0
     largest_annotation: int = 0
 
@@ -97,6 +98,7 @@ class Scan:
         if section == "annotations":
             self.joints.add(record)
             self.annotated.add(record_key(record.get("image_id")))
+            self.categories.add(whole_number(record.get("category_id")))
             self.largest_annotation = max(self.largest_annotation, free)
         elif number is not None:
             self.largest_image = max(self.largest_image, free)

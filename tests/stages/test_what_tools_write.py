@@ -790,6 +790,20 @@ def category(*entries):
 
 LETTERS = [f"k{n}" for n in range(5)]
 JOINT_BY_JOINT = [{"id": n, "name": name} for n, name in enumerate(KEYPOINTS)]
+
+
+def counted_from(annotations, categories):
+    """Give each annotation another category; they count from one number, and the categories from another."""
+
+    def changed(raw):
+        raw["categories"] = [{"id": categories + n, "name": f"kind {n}"} for n in range(COUNT)]
+        for number, one in enumerate(raw["annotations"], annotations):
+            one["category_id"] = number
+            del one["keypoints"]
+
+    return changed
+
+
 REFUSED = [
     (relative(1), {}, "12 boxes and 12 poses are about 1 or less, as shares.*`coordinates: relative` to .*people.coco"),
     (relative(1, 1.2), {}, "`coordinates: relative`"),
@@ -824,7 +838,11 @@ REFUSED = [
     (None, {"group_by": "(x)?"}, r"coco.group_by: no image of .* has '\(x\)\?'"),
     (None, {"group_by": "(frame"}, r"coco.group_by: found '\(frame'; no regular expression"),
     (None, {"group_by": r"\(x"}, "coco.group_by: .*it has no group in round brackets"),
-    (put(category_id=0), {}, r"12 category unknown; the first: 0; there are 1 \(person\)"),
+    (put(category_id=0), {}, "category_id of the annotations is 0, and the ids of the categories are 1"),
+    (put(category_id=7), {}, r"12 category unknown; the first: 7; there are 1 \(person\)"),
+    (counted_from(0, 1), {}, "category_id of the annotations is 0 to 11, and the ids of the categories are 1 to 12"),
+    (counted_from(1, 0), {}, "category_id of the annotations is 1 to 12, and the ids of the categories are 0 to 11"),
+    (counted_from(0, 2), {}, "category_id of the annotations is 0 to 11, and the ids of the categories are 2 to 13"),
 ]  # fmt: skip
 
 
