@@ -164,7 +164,7 @@ def _annotated(
     folder: Path, what: str, section: dict[str, Any], counts: dict[str, int], records: Sequence[Any], files: list[Path]
 ) -> Found:
     joints = sum(any(one.get("keypoints") or ()) for one in records)
-    section |= _shares(folder, counts)
+    section |= _shares(folder, counts, others=False)
     if not any("bbox" in one or "keypoints" in one for one in records):
         raise UserError(f"--data {folder}: {what} has no box and no joint; name the folder of its pictures instead")
     with_joints = f" ({joints} with joints)" if joints else ", boxes without joints"
@@ -342,12 +342,12 @@ def _of_video(path: Path, video: Path) -> UserError:
     )
 
 
-def _shares(folder: Path, counts: dict[str, int]) -> dict[str, Any]:
-    """Return `shares` of splits that are missing. Raises UserError for too few pictures."""
+def _shares(folder: Path, counts: dict[str, int], others: bool = True) -> dict[str, Any]:
+    """Return `shares` of splits that are missing. Raises UserError for too few pictures, which tells `others`."""
     total, missing = sum(counts.values()), [split for split in (VALIDATION, "test") if split not in counts]
     if total < FEWEST:
         needed = f"training needs at least {FEWEST} pictures, or pairs"
-        raise UserError(f"--data {folder}: found {total}, and {needed}; {_others(folder)}")
+        raise UserError(f"--data {folder}: found {total}, and {needed}{f'; {_others(folder)}' if others else ''}")
     return {"shares": dict.fromkeys(missing, 0.1 if total >= _MANY else 0.2)} if missing else {}
 
 

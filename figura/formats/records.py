@@ -76,6 +76,18 @@ def is_finite(numbers: Iterable[Any], farthest: float = math.inf) -> bool:
     return finite and (farthest == math.inf or max(map(abs, numbers), default=0) <= farthest)
 
 
+def numbered_apart(used: set[int | None], known: set[int]) -> str:
+    """Return what is wrong if records count classes from 0 or 1, and the list of these otherwise; else an empty text.
+
+    Most records would have the class of a neighbour. `used` are their numbers, `known` those of the list.
+    """
+    numbers = {one for one in used if one is not None}
+    if numbers <= known or not any(numbers <= {*range(first, first + len(known))} for first in (0, 1)):
+        return ""
+    first, second = (" to ".join(map(str, sorted({min(of), max(of)}))) for of in (numbers, known))
+    return f"{first}, and there are {second}: they count from different numbers; make them count from the same"
+
+
 def check_id(record: Any) -> int:
     """Return the record's id; raises UnusableError if it is not a 64-bit integer."""
     if not isinstance(record, dict):

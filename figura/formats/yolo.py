@@ -20,10 +20,12 @@ from figura.base.yaml12 import BOOL
 from figura.formats.exports import OF_COUNT, Entry, Export, entry_of
 from figura.formats.keypoint_sets import SETS
 from figura.formats.pair_files import SUFFIXES
-from figura.formats.records import UnusableError, is_finite, whole_number
+from figura.formats.records import UnusableError, is_finite, numbered_apart, whole_number
 
 _LARGEST = 1 << 24  # bytes of data.yaml, of a label or of a list of pictures
 _MOST_JOINTS = 1 << 10
+_UNKNOWN = "class is not one of data.yaml"
+_ROUNDED = 0.02  # of a side
 _FEW = 0.2  # of the pictures may be without a label, as background
 SPLITS = {"train": "train", "val": "validation", "valid": "validation", "validation": "validation", "test": "test"}
 """Key of data.yaml -> split."""
@@ -70,7 +72,7 @@ def open_yolo(path: Path, root: Path) -> dict[str, Export]:
                 raise UserError(f"{path}: no labels: {label} and the others do not exist below {root}")
             notes = [*typos, *_labels_told(path.name, split, pictures, bare)]
             folders = {str(PurePosixPath(one).parent) for one in there} - seen
-            entries = partial(_entries, root, pictures, sorted(folders), names, shape)
+            entries = partial(_entries, path, root, pictures, sorted(folders), names, shape)
             splits[split] = Export(path, "YOLO's labels", entries, joints, categories, False, True, flip, tuple(notes))
             seen |= folders
             typos = []
@@ -228,22 +230,38 @@ def _label_file(root: Path, picture: str) -> str:
 
 
 def _entries(
-    root: Path, pictures: list[str], folders: list[str], names: dict[int, str], shape: tuple[int, int]
+    path: Path, root: Path, pictures: list[str], folders: list[str], names: dict[int, str], shape: tuple[int, int]
 ) -> Iterator[Entry]:
-    """Yield the rows of the labels of pictures, and the labels in their folders that belong to none."""
+    """Yield the rows of the labels of pictures, and the labels in their folders that belong to none.
+
+    Raises:
+        UserError: the labels count classes from 1, and data.yaml from 0, or so.
+    """
+    used = set[int | None]()
     for picture in pictures:
         yield Entry(picture, None)
         place = _label_file(root, picture)
         if real_path(root / place, root) is None:
             yield Entry(picture, UnusableError("path leaves the data root", Path(place).name), place)
         elif (root / place).is_file():
-            yield from _rows(root / place, picture, place, names, shape)
+            for entry in _rows(root / place, picture, place, names, shape):
+                used.add(_class_of(entry.record))
+                yield entry
+    if apart := numbered_apart(used, {*names}):
+        raise UserError(f"{path}: labels name the classes {apart}")
     for folder in folders:
         have = {"classes", *(_composed(file.stem) for file in (root / folder).iterdir())}  # classes.txt is labelImg's
         for label in sorted((root / label_of(f"{folder}/x")).parent.glob("*.txt")):
             if _composed(label.stem) not in have and not label.name.startswith("."):  # ._x.txt is macOS's
                 place = label.relative_to(root).as_posix()
                 yield Entry("", UnusableError("label without a picture", place), place)
+
+
+def _class_of(record: dict[str, Any] | UnusableError | None) -> int | None:
+    """Return the class of a row, also of one that data.yaml does not name; None if it has none."""
+    if isinstance(record, UnusableError):
+        return whole_number(record.detail) if record.reason == _UNKNOWN else None
+    return record and record["category_id"] - 1
 
 
 def _rows(label: Path, picture: str, place: str, names: dict[int, str], shape: tuple[int, int]) -> Iterator[Entry]:
@@ -264,7 +282,7 @@ def _row(words: list[str], names: dict[int, str], shape: tuple[int, int]) -> dic
     except ValueError:
         raise UnusableError("label is not numbers", " ".join(words)[:80]) from None
     if numbers[0] not in names:
-        raise UnusableError("class is not one of data.yaml", words[0][:20])
+        raise UnusableError(_UNKNOWN, words[0][:20])
     record: dict[str, Any] = {"category_id": int(numbers[0]) + 1}
     rest = numbers[1:]
     track = rest[5] if not joints and len(rest) == 6 and rest[5].is_integer() else 0  # 1 may be an edge
@@ -279,6 +297,8 @@ def _row(words: list[str], names: dict[int, str], shape: tuple[int, int]) -> dic
         record |= {"bbox": box, "segmentation": [rest]}
         positions = rest
     elif len(rest) - 4 - joints * dims in (0, 1, 2):  # more: the confidence of a prediction, the number of a track
+        if len(rest) - joints * dims == 5 and _leaves(rest[:4]) and not _leaves(rest[1:5]):
+            raise UnusableError("box leaves the picture: a confidence may stand before it", " ".join(words)[:80])
         x, y, width, height = rest[:4]
         record["bbox"] = [x - width / 2, y - height / 2, width, height]
         positions = rest[:4]
@@ -293,6 +313,11 @@ def _row(words: list[str], names: dict[int, str], shape: tuple[int, int]) -> dic
     if not is_finite(positions, 2):
         raise UnusableError("label is not in fractions of the picture", " ".join(words)[:80])
     return record
+
+
+def _leaves(box: list[float]) -> bool:
+    """Whether a box, of its centre, leaves the picture by more than rounding."""
+    return any(abs(middle - 0.5) + extent / 2 > 0.5 + _ROUNDED for middle, extent in zip(box[:2], box[2:], strict=True))
 
 
 def _flagged(points: list[float], dims: int) -> list[float]:

@@ -84,21 +84,6 @@ def choose_people(
     return People(min(members), _name(members, keypoints), members, tuple(keypoints))
 
 
-def check_numbers(path: Path, categories: Sequence[Category], used: set[int | None]) -> None:
-    """Raise UserError if annotations seem to number the categories from 0 or 1, and the ids of these do otherwise.
-
-    Most annotations would then have the category of a neighbour.
-    """
-    known, used = {one["id"] for one in categories}, used - {None}
-    if used <= known or not any(used <= {*range(first, first + len(known))} for first in (0, 1)):
-        return
-    stated, ids = (" to ".join(map(str, sorted({min(of), max(of)}))) for of in (used, known))
-    raise UserError(
-        f"{path}: category_id of the annotations is {stated}, and the ids of the categories are {ids}: they count from "
-        "different numbers; make them count from the same"
-    )
-
-
 def _check_names(path: Path, in_file: tuple[str, ...], settings: KeypointSettings, key: str) -> None:
     """Raise UserError if the settings' names cannot be those of the file's joints.
 

@@ -13,7 +13,7 @@ from figura.base.links import real_path
 from figura.base.raw_pictures import Orientation, picture_facts
 from figura.formats.coco import file_name_of
 from figura.formats.normalise import Conventions, from_corner, labelled_points
-from figura.formats.records import Size, UnusableError, real_numbers, whole_number
+from figura.formats.records import Size, UnusableError, numbered_apart, real_numbers, whole_number
 from figura.preparation.picture_names import PictureNames, equal_end, path_parts
 from figura.preparation.pictures import inside
 from figura.preparation.questions import JointCounts
@@ -104,6 +104,11 @@ class Scan:
             self.largest_image = max(self.largest_image, free)
             if self.files.setdefault(number, name := file_name_of(record)) != name:
                 self.several.add(number)
+
+    def check_categories(self, path: Path, known: set[int]) -> None:
+        """Raise UserError if the annotations count the categories from another number than their list."""
+        if apart := numbered_apart(self.categories, known):
+            raise UserError(f"{path}: annotations name the categories {apart}")
 
 
 class ImageRecords:

@@ -32,7 +32,7 @@ from figura.formats.normalise import (
 from figura.formats.prepared import FACTS
 from figura.formats.records import Size, UnusableError, whole_number
 from figura.formats.skeletons import Skeleton
-from figura.preparation.categories import People, check_numbers, choose_people, standing_pose_of, written_categories
+from figura.preparation.categories import People, choose_people, standing_pose_of, written_categories
 from figura.preparation.image_records import (
     ImageRecord,
     ImageRecords,
@@ -136,7 +136,7 @@ class Preparation(Outcome):
         if TRAIN in raw.splits and not raw.plain and not counts.get("annotations"):
             raise UserError(_without_annotations(raw.source, head, counts))
         people = self._choose(raw, head, counts)
-        check_numbers(raw.source, head["categories"], scan.categories)
+        scan.check_categories(raw.source, {one["id"] for one in head["categories"]})
         joints = people.keypoints if people else ()
         scan.joints.check(raw.source, people.members if people else None, len(joints), self.key)
         self.records += sum(counts.values())

@@ -245,6 +245,13 @@ def test_pictures_listed_by_yolo_by_other_paths_or_gone():
     assert [row["reason"] for row in rows(PREPARED / "rejected.csv")] == ["image file missing"]
 
 
+def test_classes_of_yolo_counted_from_another_number_are_refused(capsys):
+    write_yolo(POSE.replace("0: dog", "1: dog"))
+    write_params(annotations="data.yaml")
+    assert run(main, ["mine"]) == 1
+    assert "data.yaml: labels name the classes 0, and there are 1: they count from" in capsys.readouterr().err
+
+
 def test_joints_of_yolo_without_flags():
     write_yolo(POSE.replace("[3, 3]", "[3, 2]"), **{"train/a": "0 0.5 0.5 0.5 0.25 0.25 0.5 0 0.5 -1 -1\n"})
     prepare_with(annotations="data.yaml")
@@ -260,6 +267,10 @@ def test_joints_of_yolo_without_flags():
         ("0 0.5 0.5 0.5 nan 0.25 0.5 2 0.5 0.5 1 0 0 0", "label is not in fractions of the picture"),
         ("dog 0.5 0.5 0.5 0.25", "label is not numbers"),
         ("nan 0.5 0.5 0.5 0.25", "class is not one of data.yaml"),
+        (
+            "0 0.9 0.5 0.5 0.4 0.4 0.25 0.5 2 0.5 0.5 1 0 0 0",
+            "box leaves the picture: a confidence may stand before it",
+        ),
     ],
 )
 def test_faulty_labels_are_listed(row, reason):

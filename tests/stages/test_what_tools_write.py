@@ -838,11 +838,11 @@ REFUSED = [
     (None, {"group_by": "(x)?"}, r"coco.group_by: no image of .* has '\(x\)\?'"),
     (None, {"group_by": "(frame"}, r"coco.group_by: found '\(frame'; no regular expression"),
     (None, {"group_by": r"\(x"}, "coco.group_by: .*it has no group in round brackets"),
-    (put(category_id=0), {}, "category_id of the annotations is 0, and the ids of the categories are 1"),
+    (put(category_id=0), {}, "annotations name the categories 0, and there are 1"),
     (put(category_id=7), {}, r"12 category unknown; the first: 7; there are 1 \(person\)"),
-    (counted_from(0, 1), {}, "category_id of the annotations is 0 to 11, and the ids of the categories are 1 to 12"),
-    (counted_from(1, 0), {}, "category_id of the annotations is 1 to 12, and the ids of the categories are 0 to 11"),
-    (counted_from(0, 2), {}, "category_id of the annotations is 0 to 11, and the ids of the categories are 2 to 13"),
+    (counted_from(0, 1), {}, "annotations name the categories 0 to 11, and there are 1 to 12"),
+    (counted_from(1, 0), {}, "annotations name the categories 1 to 12, and there are 0 to 11"),
+    (counted_from(0, 2), {}, "annotations name the categories 0 to 11, and there are 2 to 13"),
 ]  # fmt: skip
 
 
