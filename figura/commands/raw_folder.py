@@ -8,16 +8,18 @@ import re
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import permutations
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
+import cv2
 import numpy as np
 from numpy.typing import NDArray
 
 from figura.base.errors import UserError
 from figura.base.pictures import SUFFIXES, VIDEOS, left_out_line, picture_files
-from figura.base.raw_pictures import picture_facts
+from figura.base.raw_pictures import picture_facts, read_picture
 from figura.base.sampling import evenly_spaced
 from figura.formats.coco import file_name_of, read_pairs, read_records
 from figura.formats.exports import open_export
@@ -33,6 +35,10 @@ FEWEST = 20
 _MANY = 500  # pictures, of which a tenth is enough to judge by
 _SAMPLE = 40  # pictures that are looked for or opened
 _MOST = 0.9  # share of the sample that stands for all
+_FOLDERS = 10  # in which the pictures of one may be those of another, smaller
+_COMPARED = 4  # pictures
+_SMALLER = 1.5  # times
+_THUMB, _ALIKE = 8, 0.9  # pixels of a side, correlation
 _FLATTER = 0.2  # share of the pixels that flat colours cover on one side of a pair more than on the other
 
 _SPLIT = re.compile(r"(?<![a-z])(train|val|test)(?:id|idation|ing|set)?(?![a-z])")
@@ -270,19 +276,56 @@ def _named_apart(splits: Sequence[Sequence[Sequence[Path]]]) -> list[str]:
 
 def _pictures(folder: Path) -> Found:
     """Return plain pictures."""
-    names = dict[str, str]()
+    names, lines = dict[str, str](), list[str]()
     for name, split in _named_splits(folder).items():
         if (folder / name).is_dir():
             names.setdefault(split, name)
     names = {split: names[split] for split in in_order(names)} if TRAIN in names else {TRAIN: "."}
     files = {split: [folder / name / file for file in picture_files(folder / name)] for split, name in names.items()}
+    smaller = {split: _smaller(of) for split, of in files.items()}
+    full = {split: [one for one in of if one.parent not in smaller[split]] for split, of in files.items()}
+    copies = set[Path]().union(*smaller.values())
+    if copies and all(len({one.parent for one in of}) == 1 for of in full.values()):  # an entry names one folder
+        files, names = full, {split: of[0].parent.relative_to(folder).as_posix() for split, of in full.items()}
+        told = ", ".join(sorted(one.relative_to(folder).as_posix() for one in copies))
+        lines = [f"{told}: the same pictures, smaller, which super-resolution makes itself: left out"]
     if not any(files.values()):
         videos = sorted(file for file in folder.rglob("*") if file.suffix.lower() in VIDEOS)
         if videos:
             raise _of_video(folder, videos[0])
         raise UserError(f"--data {folder}: no pictures ({', '.join(SUFFIXES)}) and no annotations; {_others(folder)}")
     found = _of_singles(folder, names, files)
-    return found._replace(seen=(*found.seen, *_left_out(folder, names, sum(map(len, files.values())))))
+    return found._replace(seen=(*found.seen, *lines, *_left_out(folder, names, sum(map(len, files.values())))))
+
+
+def _smaller(files: Sequence[Path]) -> set[Path]:
+    """Return the folders whose pictures are those of another folder of the same names (or `0001x2`), smaller."""
+    inside = dict[Path, dict[str, Path]]()
+    for file in files:
+        inside.setdefault(file.parent, {})[re.sub(r"x\d$", "", file.stem)] = file
+    if len(inside) > _FOLDERS:
+        return set()
+    return {low for low, high in permutations(inside, 2) if _is_smaller(inside[low], inside[high])}
+
+
+def _is_smaller(low: dict[str, Path], high: dict[str, Path]) -> bool:
+    """Return whether pictures are those of the same names of another folder, smaller, by a few of them."""
+    both = sorted(low.keys() & high.keys())
+    if not both or len(both) < _MOST * len(low):
+        return False
+    return all(_shows_same(low[both[index]], high[both[index]]) for index in evenly_spaced(len(both), _COMPARED))
+
+
+def _shows_same(low: Path, high: Path) -> bool:
+    try:
+        small, large = (read_picture(one) for one in (low, high))
+    except UserError:
+        return False
+    if min(large.shape[:2]) < _SMALLER * min(small.shape[:2]):
+        return False
+    thumbs = [cv2.resize(one, (_THUMB, _THUMB), interpolation=cv2.INTER_AREA).ravel() for one in (small, large)]
+    with np.errstate(invalid="ignore"):  # of one colour all over
+        return bool(np.corrcoef(thumbs)[0, 1] > _ALIKE)
 
 
 def _others(folder: Path) -> str:

@@ -68,6 +68,19 @@ def splits_in_longer_names(folder: Path) -> None:
     pictures(folder / "Valid", 3, first=200)
 
 
+def smaller_pictures_beside(folder: Path) -> None:
+    for number in range(COUNT):
+        picture = noise(40, 60, seed=number)
+        write(folder / f"gt/{number}.png", picture)
+        write(folder / f"lq/X2/{number}x2.png", cv2.resize(picture, (30, 20), interpolation=cv2.INTER_AREA))
+        write(folder / f"lq/X4/{number}x4.png", cv2.resize(picture, (15, 10), interpolation=cv2.INTER_AREA))
+
+
+def other_pictures_of_the_same_names(folder: Path) -> None:
+    pictures(folder / "seq1")
+    pictures(folder / "seq2", height=20, width=30)
+
+
 def a_mate_is_missing(folder: Path) -> None:
     two_folders(folder)
     (folder / "train/b/7.png").unlink()
@@ -192,6 +205,13 @@ FOUND = {
     splits_in_longer_names: ("super_resolution", "images",
         {"train": "DIV2K_train_HR", "validation": "Valid", "shares": {"test": 0.2}},
         r"27 pictures .* 60 x 40 pixels\nleft out: 24 pictures outside of DIV2K_train_HR, Valid", {"size": 32}),
+    smaller_pictures_beside: ("super_resolution", "images",
+        {"train": "gt", "shares": {"validation": 0.2, "test": 0.2}},
+        r"24 pictures .* 60 x 40 pixels\nlq/X2, lq/X4: the same pictures, smaller, .*: left out\nleft out: 48 pictures",
+        {"size": 32}),
+    other_pictures_of_the_same_names: ("super_resolution", "images",
+        {"train": ".", "shares": {"validation": 0.2, "test": 0.2}},
+        r"48 pictures without annotations, .*\nthey lie in seq1 and seq2", {}),
     a_mate_is_missing: ("pix2pix", "paired", {"train": "train", "test": "test", "shares": {"validation": 0.2}},
         r"26 pairs, (.*\n)+no pair: a/7\.png: missing partner, no image '7' in b", {"crop_size": 64}),
     sets_of_other_sizes: ("unpaired", "unpaired", {"train": ".", "shares": {"validation": 0.2, "test": 0.2}},
