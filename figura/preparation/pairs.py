@@ -81,7 +81,8 @@ def small(pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
     return square
 
 
-_BLACK = 8  # of 255 levels: the mean and a standard deviation of all pixels
+_BLACK = 64  # of 255 levels: numbers of classes are lower, but for 255, which is none
+_SAME = "pairs of which both pictures are the same: is one of the folders a copy of the other?"
 _ONE_TURNED = (
     "pairs of which one picture was turned by its EXIF orientation: if the other shows the stored pixels, as label "
     "maps of MATLAB or PIL do, remove the orientation"
@@ -93,7 +94,7 @@ class Seen(NamedTuple):
 
     `means` and `stds` are those of red, green and blue of A and of B, float64 (2, 3), in 0 to 255.
     `readings` has what was done to each file, and its suspicions; `is_single` is whether it looks like one picture,
-    not A|B.
+    not A|B. `is_same` is whether A and B are equal; `levels` are their highest levels, but for white.
     """
 
     size: tuple[int, int]
@@ -102,6 +103,8 @@ class Seen(NamedTuple):
     pictures: tuple[NDArray[np.uint8], ...]
     readings: tuple[tuple[tuple[str, ...], dict[str, str]], ...]
     is_single: bool
+    is_same: bool
+    levels: tuple[int, ...]
 
 
 class PairStatistics:
@@ -115,6 +118,7 @@ class PairStatistics:
         self.rejected: Counter[str] = Counter()
         self.shown: list[tuple[NDArray[np.uint8], ...]] = []
         self.single: list[str] = []
+        self.levels = np.zeros(2)
 
     def add(self, name: str, seen: Seen) -> None:
         """Count a usable pair; store the first few as small pictures."""
@@ -122,6 +126,7 @@ class PairStatistics:
         self.sizes[seen.size] += 1
         if seen.is_single:
             self.single.append(name)
+        self.levels = np.maximum(self.levels, seen.levels)
         height, width = seen.size
         self.pixels += height * width
         self.sums += height * width * seen.means
@@ -186,6 +191,8 @@ class PairPreparation(PicturePreparation):
                 self.count_reading(split, file, *reading)
             if len({TURNED in done for done, _ in seen.readings}) == 2:
                 self.suspicions.add(_ONE_TURNED, f"{split} {pair.name}")
+            if seen.is_same:
+                self.suspicions.add(_SAME, f"{split} {pair.name}")
 
     def finish(self) -> None:
         """Write `plots/pairs.png`, rows of A above rows of B by split, and what every preparation writes."""
@@ -203,12 +210,11 @@ class PairPreparation(PicturePreparation):
                     "single ones: their halves are narrower than high, or one continues the other; pairs are A|B "
                     "pictures, or files of the same names in the folders a and b"
                 )
-            counts = one.summary()
-            for side in ("a", "b") if one.images else ():
-                if max(np.add(counts[side]["mean"], counts[side]["std"])) < _BLACK:
+            for side, level in zip("ab", one.levels, strict=True):
+                if 0 < level < _BLACK:
                     yield (
-                        f"warning: {split}: all pictures of {side} are nearly black, of 255 levels: if they hold the "
-                        "numbers of classes, write a colour for each"
+                        f"warning: {split}: all pictures of {side} are nearly black, of 255 levels, or white: if they "
+                        "hold the numbers of classes, write a colour for each"
                     )
             yield f"{split}: {one.images} pairs, {one.rejected.total()} rejected"
 
@@ -260,7 +266,11 @@ def _seen(loaded: Loaded) -> Seen:
     images = (loaded.a, loaded.b)
     means, stds = np.stack([cv2.meanStdDev(image) for image in images], axis=1)[..., 0]
     readings = tuple((one.done, one.suspicions) for one in loaded.readings)
-    return Seen((height, width), means, stds, tuple(map(small, images)), readings, looks_single(loaded))
+    levels = tuple(int(one[(one < 255).any(axis=2)].max(initial=0)) for one in images)
+    is_same = np.array_equal(*images)
+    return Seen(
+        (height, width), means, stds, tuple(map(small, images)), readings, looks_single(loaded), is_same, levels
+    )
 
 
 def looks_single(loaded: Loaded) -> bool:

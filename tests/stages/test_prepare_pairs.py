@@ -153,13 +153,32 @@ def test_broken_pairs_are_left_out_and_listed(kind):
     assert [dataset[index]["index"] for index in range(len(dataset))] == list(range(statistics[split]["pairs"]))
 
 
-def test_label_maps_of_class_numbers_are_told(capsys):
+@pytest.mark.parametrize("void", [0, 255])
+def test_label_maps_of_class_numbers_are_told(void, capsys):
     write_raw()
     for number in range(5):
-        write(f"raw/val/b/{number}.bmp", pixels(number) % 6)
+        picture = pixels(number) % 6
+        picture[:2] = void
+        write(f"raw/val/b/{number}.bmp", picture)
     assert run(main, ["pairs"]) == 0
     lines = [line for line in capsys.readouterr().out.splitlines() if "nearly black" in line]
     assert [line.split(",")[0] for line in lines] == ["warning: validation: all pictures of b are nearly black"]
+
+
+def test_masks_of_black_and_white_are_no_class_numbers(capsys):
+    write_raw()
+    for number in range(5):
+        write(f"raw/val/b/{number}.bmp", pixels(number) // 128 * 255)
+    assert run(main, ["pairs"]) == 0
+    assert "nearly black" not in capsys.readouterr().out
+
+
+def test_pairs_of_the_same_picture_are_told(capsys):
+    write_raw()
+    for number in range(3):
+        write(f"raw/val/b/{number}.bmp", pixels(100 + number))
+    assert run(main, ["pairs"]) == 0
+    assert "warning: 3 pairs of which both pictures are the same: is one" in capsys.readouterr().out
 
 
 def test_a_photo_turned_by_exif_beside_a_label_map_is_told(capsys):
