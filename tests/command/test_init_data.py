@@ -70,7 +70,7 @@ def splits_in_longer_names(folder: Path) -> None:
 
 def smaller_pictures_beside(folder: Path) -> None:
     for number in range(COUNT):
-        picture = noise(40, 60, seed=number)
+        picture = cv2.resize(noise(5, 6, seed=number), (60, 40))
         write(folder / f"gt/{number}.png", picture)
         write(folder / f"lq/X2/{number}x2.png", cv2.resize(picture, (30, 20), interpolation=cv2.INTER_AREA))
         write(folder / f"lq/X4/{number}x4.png", cv2.resize(picture, (15, 10), interpolation=cv2.INTER_AREA))
