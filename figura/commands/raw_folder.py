@@ -45,7 +45,7 @@ _SPLIT = re.compile(r"(?<![a-z])(train|val|test)(?:id|idation|ing|set)?(?![a-z])
 """A split as a word of its own: `interval` and `latest` are none."""
 _BESIDE = re.compile(r"\.|__MACOSX$|(?i:(readme|licen[cs]e)\b|.*\.(7z|db|gz|html|ini|md|pdf|rar|tar|tgz|zip)$)")
 """What lies beside the one folder that has everything."""
-_ANNOTATIONS = (".json", ".ndjson", ".jsonl", ".xml", ".csv", ".txt")
+_ANNOTATIONS = (".json", ".ndjson", ".jsonl", ".xml", ".csv", ".txt", ".h5", ".slp", ".mat")
 
 Places = dict[str, tuple[str, Path, tuple[str, ...]]]
 """Split -> its name in the folder, its folder, and the folders of A and B in it, or `.`."""
@@ -113,6 +113,8 @@ def _coco(folder: Path) -> Found | None:
             by_split.setdefault(SPLITS[word[1]] if word else TRAIN, []).append(file)
     if not by_split:
         return None
+    if TRAIN not in by_split:  # as of COCO's val2017 alone
+        by_split[TRAIN] = by_split.pop(in_order(by_split)[0])
     by_split = {split: by_split[split] for split in in_order(by_split)}
     for split, files in by_split.items():
         by_split[split] = [one for one in files if "keypoints" in one.name] or files
@@ -128,7 +130,7 @@ def _coco(folder: Path) -> Found | None:
         records += [one for one in read_records(file, "annotations") if isinstance(one, dict)]
     paths = {split: file.relative_to(folder).as_posix() for split, (file,) in by_split.items()}
     section: dict[str, Any] = {
-        "images": images if len({*images.values()}) > 1 else next(iter(images.values())),
+        "images": images if len({*images.values()}) > 1 else images[TRAIN],
         "annotations": paths[TRAIN] if [*paths] == [TRAIN] else paths,
     }
     return _annotated(folder, "COCO's JSON", section, counts, records, pictures)
@@ -171,8 +173,10 @@ def _annotated(
 ) -> Found:
     joints = sum(any(one.get("keypoints") or ()) for one in records)
     section |= _shares(folder, counts, others=False)
-    if not any("bbox" in one or "keypoints" in one for one in records):
-        raise UserError(f"--data {folder}: {what} has no box and no joint; name the folder of its pictures instead")
+    if TRAIN not in counts:
+        raise UserError(f"--data {folder}: {what} has no split train, but {', '.join(counts)}; give one this name")
+    if not any({"bbox", "keypoints", "segmentation"} & {*one} for one in records):
+        raise UserError(f"--data {folder}: {what} has no box, mask or joint; name the folder of its pictures instead")
     with_joints = f" ({joints} with joints)" if joints else ", boxes without joints"
     seen = f"{what}: {len(records)} annotations{with_joints} in {_counted(counts, 'pictures')}, {_said(_sizes(files))}"
     absent = [one for one in files if not one.is_file()]
@@ -374,7 +378,25 @@ def _of_singles(folder: Path, names: dict[str, str], files: dict[str, list[Path]
             f"they lie in {' and '.join(inside)}: if files of the same names are pairs, or if one is to be turned into "
             "the other, name the folders A and B"
         )
+    elif twos := _in_twos(files[TRAIN]):
+        lines.append(
+            f"they come in twos, as {' and '.join(twos)}: if these are pairs, move them into folders A and B, and give "
+            "both the same name; if one is a mask or smaller, move it out"
+        )
     return Found(folder, "images", names | _shares(folder, counts), "super_resolution", tuple(lines), _side(sizes))
+
+
+def _in_twos(files: Sequence[Path]) -> list[str]:
+    """Return the names of two pictures, as `1.jpg` and `1_mask.png`, if almost all are one of two that end so."""
+    ends = dict[str, dict[Path, str]]()
+    for file in files:
+        start = re.sub(r"[-_. ]?[A-Za-z]*\Z", "", file.stem)
+        ends.setdefault(file.stem.removeprefix(start), {})[file.parent / start] = file.name
+    if len(ends) != 2:
+        return []
+    first, second = ends.values()
+    both = sorted(first.keys() & second.keys())
+    return [first[both[0]], second[both[0]]] if both and 2 * len(both) >= _MOST * len(files) else []
 
 
 def _of_video(path: Path, video: Path) -> UserError:

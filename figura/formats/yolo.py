@@ -261,7 +261,7 @@ def _class_of(record: dict[str, Any] | UnusableError | None) -> int | None:
     """Return the class of a row, also of one that data.yaml does not name; None if it has none."""
     if isinstance(record, UnusableError):
         return whole_number(record.detail) if record.reason == _UNKNOWN else None
-    return record and record["category_id"] - 1
+    return record["category_id"] - 1 if record else None
 
 
 def _rows(label: Path, picture: str, place: str, names: dict[int, str], shape: tuple[int, int]) -> Iterator[Entry]:

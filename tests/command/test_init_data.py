@@ -18,6 +18,7 @@ from real_people import REAL
 from figura.base.exit_status import run
 from figura.base.yaml12 import read_yaml
 from figura.commands import check, init
+from figura.commands.raw_folder import look
 from stages import prepare
 
 COUNT = 24
@@ -340,6 +341,41 @@ def test_what_lies_beside_plain_pictures_is_told(files, told: str, tmp_path: Pat
     assert ("not read" in told) == any(line.startswith("not read: ") for line in lines)
 
 
+def test_tables_of_other_tools_beside_plain_pictures_are_told(tmp_path: Path) -> None:
+    pictures(tmp_path)
+    (tmp_path / "labels.slp").write_bytes(b"\x89HDF\r\n\x1a\n")
+    assert any("labels.slp: it is HDF5" in line for line in look(tmp_path).seen)
+
+
+@pytest.mark.parametrize("ends", [("", "_mask"), ("_HR", "_LR"), ("A", "B")])
+def test_pictures_that_come_in_twos_are_told(ends: tuple[str, str], tmp_path: Path) -> None:
+    for number in range(COUNT):
+        for end in ends:
+            write(tmp_path / f"{number}{end}.png", noise(20, 30, seed=number))
+    first, second = (f"0{end}.png" for end in ends)
+    assert look(tmp_path).seen[1].startswith(f"they come in twos, as {first} and {second}: ")
+
+
+def test_annotations_of_validation_alone_are_those_of_train(tmp_path: Path) -> None:
+    coco(tmp_path)
+    (tmp_path / "persons.json").rename(tmp_path / "instances_val2017.json")
+    found = look(tmp_path)
+    assert found.section == {
+        "images": "images", "annotations": "instances_val2017.json", "shares": {"validation": 0.2, "test": 0.2}
+    }  # fmt: skip
+
+
+def test_masks_alone_are_annotations(tmp_path: Path) -> None:
+    coco(tmp_path)
+    content = json.loads((tmp_path / "persons.json").read_text())
+    content["annotations"] = [
+        {key: one[key] for key in ("id", "image_id", "category_id")} | {"segmentation": [[1, 1, 9, 1, 9, 9]]}
+        for one in content["annotations"]
+    ]
+    (tmp_path / "persons.json").write_text(json.dumps(content))
+    assert look(tmp_path).recipe == "detection"
+
+
 @pytest.mark.parametrize("folder", OF_REAL)
 def test_a_project_on_real_data(folder: str, capsys: pytest.CaptureFixture[str]) -> None:
     if not (data := REAL.with_name(folder)).is_dir():
@@ -358,6 +394,8 @@ def test_a_project_on_real_data(folder: str, capsys: pytest.CaptureFixture[str])
         (mixture, "YOLO's data.yaml: .*; and COCO's JSON: .*: name a folder that has one of them"),
         (lambda folder: [yolo(folder), *(one.write_text("9 1 1 1 1") for one in folder.rglob("*.txt"))],
             r"no label can be used; the first, labels/train/0\.txt: 1: class is not one of data\.yaml: 9"),
+        (lambda folder: [yolo(folder), (folder / "data.yaml").write_text("names: [cup]\nval: images/train\n")],
+            r"YOLO's data\.yaml has no split train, but validation; give one this name"),
         *((fill, r"12 of 24 pictures look like A\|B pairs side by side, the others like single ones; name a folder")
             for fill in (halves, halves_of_odd_width)),
         (lambda folder: (folder / "results.json").write_text('[{"image_id": 1, "bbox": [0, 0, 1, 1], "score": 1}]'),
