@@ -50,10 +50,9 @@ _WHOLEBODY = SETS["wholebody"].keypoints
 _FACE, _HANDS = _WHOLEBODY[23:91], (_WHOLEBODY[91:112], _WHOLEBODY[112:])
 _BODIES = {25: SETS["body_25"].keypoints, 18: _OPENPOSE_18}
 OF_COUNT = _BODIES | {
-    len(SETS[name].keypoints): SETS[name].keypoints
-    for name in ("crowdpose", "mpii", "coco", "halpe26", "wholebody", "halpe")
+    len(SETS[name].keypoints): SETS[name].keypoints for name in ("mpii", "coco", "halpe26", "wholebody", "halpe")
 }
-"""Number of joints -> their names, for predictions that do not say them."""
+"""Number of joints -> their names, for predictions that do not say them; 14 are of CrowdPose or Leeds Sports."""
 
 
 class Entry(NamedTuple):

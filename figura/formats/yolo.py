@@ -133,8 +133,8 @@ def _joints(
 ) -> tuple[tuple[str, ...], tuple[int, int], tuple[int, ...]]:
     """Return the names of the joints, `kpt_shape` (their number and that of values of each), and `flip_idx` if said.
 
-    Without names, they are those of the published set that has as many and the same `flip_idx`; without this, too, it
-    is left to others to assume them.
+    Without names, they are those of a published set that has as many and the same `flip_idx`; without this, too, it is
+    left to others to assume them.
     """
     shape, flip = content.get("kpt_shape"), content.get("flip_idx")
     if shape is None:
@@ -154,10 +154,11 @@ def _joints(
         raise UserError(f"{path}: kpt_names: found {len({*map(str, said)})} names; kpt_shape says {count} joints")
     if isinstance(said, list):
         return tuple(map(str, said)), (count, shape[1]), tuple(flip or ())
-    known = OF_COUNT.get(count, ())
-    published = next((one for one in SETS.values() if one.keypoints == known), None)
-    if published and "person" in names.values() and (not flip or tuple(flip) == published.flip):
-        return known if flip else (), (count, shape[1]), ()
+    published = [one for one in SETS.values() if len(one.keypoints) == count and "person" in names.values()]
+    if flip and (same := [one.keypoints for one in published if one.flip == tuple(flip)]):
+        return same[0], (count, shape[1]), ()
+    if not flip and published and count in OF_COUNT:
+        return (), (count, shape[1]), ()
     return tuple(f"joint_{number}" for number in range(1, count + 1)), (count, shape[1]), tuple(flip or ())
 
 

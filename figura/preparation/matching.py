@@ -9,9 +9,6 @@ from figura.formats.exports import OF_COUNT, Entry, Export
 from figura.formats.keypoint_sets import SETS, plain_name, set_of
 from figura.formats.records import Size
 
-_OF_SEVERAL = 14
-"""Joints of CrowdPose, and of Leeds Sports, as `photos_pose` finds them, in another order."""
-
 
 class Joints:
     """Brings the joints of an export into the order of the dataset's.
@@ -32,8 +29,7 @@ class Joints:
     def __init__(self, export: Export, stated: Sequence[str], key: str) -> None:
         self.notes: list[str] = []
         count = len(export.joints) or next(_counts(export), 0)
-        usual = () if count == _OF_SEVERAL else OF_COUNT.get(count, ())
-        own = export.joints or (tuple(stated) if count == len(stated) else usual)
+        own = export.joints or (tuple(stated) if count == len(stated) else OF_COUNT.get(count, ()))
         if count and not own:
             raise UserError(
                 f"{key}.keypoints: {export.path.name}: {export.format} have {count} joints without names; write "
@@ -88,8 +84,8 @@ class Joints:
 
 def _further(count: int) -> str:
     """Return the other ways to name joints."""
-    crowdpose = "`keypoints: crowdpose` if they are its, or " if count == _OF_SEVERAL else ""
-    return f"; or {crowdpose}the file of figura's `to_coco()`, which names those of its networks"
+    sets = [f"`keypoints: {name}` if they are its, or " for name, one in SETS.items() if len(one.keypoints) == count]
+    return f"; or {''.join(sets)}the file of figura's `to_coco()`, which names those of its networks"
 
 
 def _some(names: Sequence[str]) -> str:

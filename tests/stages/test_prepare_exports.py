@@ -14,6 +14,7 @@ from figura.base.exit_status import run
 from figura.formats.coco import FLIP, KEYPOINTS
 from figura.formats.exports import open_export
 from figura.formats.keypoint_sets import SETS
+from figura.formats.yolo import open_yolo
 from figura.preparation.datasets import read_dataset
 from figura.preparation.picture_names import PictureNames
 from figura.preparation.prepare import prepare
@@ -243,6 +244,18 @@ def test_pictures_listed_by_yolo_by_other_paths_or_gone():
     prepare_with(0.5, annotations="data.yaml")
     assert [len(load("train")[section]) for section in ("images", "annotations")] == [2, 1]
     assert [row["reason"] for row in rows(PREPARED / "rejected.csv")] == ["image file missing"]
+
+
+@pytest.mark.parametrize("name", ["coco", "crowdpose", "posetrack18", "mpii", "halpe26"])
+def test_joints_of_yolo_are_those_of_the_set_with_the_same_flip(name):
+    flip = [*SETS[name].flip]
+    write_yolo(f"names: [person]\ntrain: images/train\nkpt_shape: [{len(flip)}, 3]\nflip_idx: {flip}\n")
+    assert open_yolo(Path("raw/data.yaml"), Path("raw"))["train"].joints == SETS[name].keypoints
+
+
+def test_14_joints_of_yolo_without_names_are_numbered():
+    write_yolo("names: [person]\ntrain: images/train\nkpt_shape: [14, 3]\n")
+    assert open_yolo(Path("raw/data.yaml"), Path("raw"))["train"].joints[::13] == ("joint_1", "joint_14")
 
 
 def test_classes_of_yolo_counted_from_another_number_are_refused(capsys):
