@@ -28,6 +28,7 @@ class Statistics:
         self.widths, self.image_heights, self.heights = array("d"), array("d"), array("d")
         self.visibility = [[0] * len(VISIBILITY) for _ in self.joints]
         self.crowds = self.others = self.with_keypoints = 0
+        self.posed: set[int] = set()
         self.identities: Counter[int] = Counter()
         self.categories: Counter[str] = Counter()
         self.rejected: Counter[str] = Counter()
@@ -63,6 +64,7 @@ class Statistics:
         flags = record.get("keypoints", ())[2::3]
         if any(flags):
             self.with_keypoints += 1
+            self.posed.add(record["image_id"])
             for counts, flag in zip(self.visibility, flags, strict=True):
                 counts[int(flag)] += 1
 
@@ -116,7 +118,9 @@ class Statistics:
         rejected = f"{self.rejected.total()} records rejected"
         if not self.annotated:
             return f"{images} without annotations, {rejected}"
-        persons = f"{len(self.heights)} persons ({self.with_keypoints} with joints)"
+        partial = 0 < len(self.posed) < self.images
+        posed = f", in {len(self.posed)} images, on which pose recipes train" if partial else ""
+        persons = f"{len(self.heights)} persons ({self.with_keypoints} with joints{posed})"
         named = ", ".join(f"{name} {count}" for name, count in self.categories.most_common(_NAMED))
         more = f" and {len(self.categories) - _NAMED} more" if len(self.categories) > _NAMED else ""
         return (

@@ -389,6 +389,18 @@ def named(name):
     return lambda raw: raw["images"][0].update(file_name=name)
 
 
+def test_pictures_without_joints_are_counted(prepare):
+    def change(raw):
+        for one in raw["annotations"][:4]:
+            one["keypoints"] = [0] * 51
+
+    found = prepare(change)
+    counts = [re.search(r"(\d+) images, .*\((\d+) with joints, in (\d+) images,", line) for line in found.lines[-2:]]
+    numbers = [[int(one) for one in found.groups()] for found in counts if found]
+    assert sum(images - posed for images, _, posed in numbers) == 4
+    assert all(people == posed for _, people, posed in numbers)
+
+
 REGION = "regions ignored in training and evaluation"
 
 
