@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -152,7 +153,7 @@ class Preparation(Outcome):
             file.read_images()
             if "annotations" in counts:
                 file.read_annotations()
-            self.notes += file.questions.check(raw.source, self.key)
+            self.notes += [*file.questions.check(raw.source, self.key), *_named_twice(raw.source, file.names, people)]
             if annotated and raw.origin is None and 2 * (bare := file.bare()) > file.counts["images"]:
                 line = f"{bare} of {file.counts['images']} images have no annotation: they count as empty"
                 self.notes.append(f"warning: {raw.source}: {line}; remove those that nobody annotated")
@@ -242,6 +243,15 @@ class Preparation(Outcome):
             yield f"{self.key}.category: {self.people.name} is {names}"
         for split, one in self.statistics.items():
             yield f"{split}: {one.line()}"
+
+
+def _named_twice(path: Path, names: Mapping[int, str], people: People | None) -> list[str]:
+    """Return a warning if categories share a name; those of people are merged."""
+    counts = Counter(name for number, name in names.items() if people is None or number not in people.members)
+    twice = [name for name, count in counts.items() if count > 1]
+    if not twice:
+        return []
+    return [f"warning: {path}: several categories are named {', '.join(twice)}, and count apart: give them one id"]
 
 
 def _named_as_joints(head: Mapping[str, Any]) -> str:

@@ -54,7 +54,7 @@ class JointCounts:
 
     def __init__(self) -> None:
         self.numbers: dict[Any, Counter[int]] = {}
-        self.records = self.texts = 0
+        self.records = self.texts = self.grouped = 0
 
     def add(self, record: Mapping[str, Any]) -> None:
         """Count an annotation; keypoints of zeros alone and of crowd regions do not count, joints by name are 0."""
@@ -69,6 +69,7 @@ class JointCounts:
             nested = {*map(type, keypoints)} & {list, dict}
             numbers = [3 if isinstance(one, dict) else len(one) if isinstance(one, list) else 1 for one in keypoints]
             count = sum(numbers) if nested else len(keypoints)
+            self.grouped += _is_grouped(real_numbers(keypoints) or ())
             category = whole_number(record.get("category_id"))
             self.numbers.setdefault(category, Counter())[count] += 1
 
@@ -81,6 +82,11 @@ class JointCounts:
             raise UserError(
                 f"{path}: in {self.texts} of {self.records} annotations, bbox or keypoints are one text, as of a "
                 "table; write lists of numbers"
+            )
+        if 2 * self.grouped > self.records:
+            raise UserError(
+                f"{path}: in {self.grouped} of {self.records} annotations, keypoints are x of all joints, then y, then "
+                "the flags; write x, y and flag of one joint after another"
             )
         counts = self._of(members)
         usual = {0, 2 * joints, 3 * joints} | ({3 * len(KEYPOINTS)} if joints in _IN_OTHER_KEYS else set())
@@ -123,6 +129,12 @@ class JointCounts:
             "and visibilities of 1 or 2, or confidences of at least `min_confidence`"
         )
         return [line]
+
+
+def _is_grouped(keypoints: Sequence[float]) -> bool:
+    """Whether the last third of the numbers are COCO's flags, and every third number is none, nor a confidence."""
+    flags = keypoints[2 * len(keypoints) // 3 :]
+    return len(keypoints) % 3 == 0 and any(flags) and {*flags} <= {0, 1, 2} and max(keypoints[2::3]) > 2
 
 
 class _Known(NamedTuple):

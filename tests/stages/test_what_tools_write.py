@@ -401,6 +401,18 @@ def test_pictures_without_joints_are_counted(prepare):
     assert all(people == posed for _, people, posed in numbers)
 
 
+def test_categories_of_one_name_are_told(prepare):
+    def change(raw):
+        raw["categories"] = [{"id": n, "name": name} for n, name in enumerate(("cat", "cat", "dog"), 1)]
+        for one in raw["annotations"]:
+            one["category_id"] = 1 + one["id"] % 3
+            del one["keypoints"]
+
+    told = [line for line in prepare(change).lines if "several categories" in line]
+    assert len(told) == 1
+    assert told[0].endswith("several categories are named cat, and count apart: give them one id")
+
+
 REGION = "regions ignored in training and evaluation"
 
 
@@ -851,6 +863,8 @@ REFUSED = [
     (None, {"group_by": "(frame"}, r"coco.group_by: found '\(frame'; no regular expression"),
     (None, {"group_by": r"\(x"}, "coco.group_by: .*it has no group in round brackets"),
     (put(category_id=0), {}, "annotations name the categories 0, and there are 1"),
+    (each(lambda one: one.update(keypoints=[n for start in range(3) for n in one["keypoints"][start::3]])), {},
+        "in 12 of 12 annotations, keypoints are x of all joints, then y, then the flags; write x, y and flag"),
     (put(category_id=7), {}, r"12 category unknown; the first: 7; there are 1 \(person\)"),
     (counted_from(0, 1), {}, "annotations name the categories 0 to 11, and there are 1 to 12"),
     (counted_from(1, 0), {}, "annotations name the categories 1 to 12, and there are 0 to 11"),
