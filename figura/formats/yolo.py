@@ -5,6 +5,7 @@ A row of a label is `class x y width height`, in fractions of the picture, with 
 counts as empty; these are counted.
 """
 
+import re
 import unicodedata
 from collections.abc import Iterator
 from functools import partial
@@ -42,11 +43,18 @@ class _Loader(yaml.SafeLoader):
 
 
 def yolo_file(path: Path) -> Path | None:
-    """Return the data.yaml that a path is, or that is in this folder, or None."""
+    """Return the data.yaml that a path is, or that is in this folder, or None; it may have another name."""
     if path.is_dir():
-        found = [path / name for name in ("data.yaml", "data.yml", "dataset.yaml") if (path / name).is_file()]
-        return found[0] if found else None
+        usual = [path / name for name in ("data.yaml", "data.yml", "dataset.yaml") if (path / name).is_file()]
+        others = [file for file in sorted(path.glob("[!.]*.y*ml")) if not usual and _names_data(file)]
+        return usual[0] if usual else others[0] if len(others) == 1 else None
     return path if path.suffix.lower() in (".yaml", ".yml") else None
+
+
+def _names_data(file: Path) -> bool:
+    """Whether a file has the keys `train` and `names`."""
+    text = file.read_bytes() if file.is_file() else b""
+    return all(re.search(rb"^%s\s*:" % key, text, re.MULTILINE) for key in (b"train", b"names"))
 
 
 def open_yolo(path: Path, root: Path) -> dict[str, Export]:

@@ -14,7 +14,7 @@ from figura.base.exit_status import run
 from figura.formats.coco import FLIP, KEYPOINTS
 from figura.formats.exports import open_export
 from figura.formats.keypoint_sets import SETS
-from figura.formats.yolo import open_yolo
+from figura.formats.yolo import open_yolo, yolo_file
 from figura.preparation.datasets import read_dataset
 from figura.preparation.picture_names import PictureNames
 from figura.preparation.prepare import prepare
@@ -244,6 +244,15 @@ def test_pictures_listed_by_yolo_by_other_paths_or_gone():
     prepare_with(0.5, annotations="data.yaml")
     assert [len(load("train")[section]) for section in ("images", "annotations")] == [2, 1]
     assert [row["reason"] for row in rows(PREPARED / "rejected.csv")] == ["image file missing"]
+
+
+def test_a_data_yaml_of_another_name():
+    write_yolo()
+    Path("raw/data.yaml").rename("raw/dogs-pose.yaml")
+    write("train.yaml", "lr: 0.1\nnames: [a]\n")
+    assert yolo_file(Path("raw")) == Path("raw/dogs-pose.yaml")
+    write("cats.yaml", POSE)
+    assert yolo_file(Path("raw")) is None
 
 
 @pytest.mark.parametrize("name", ["coco", "crowdpose", "posetrack18", "mpii", "halpe26"])
