@@ -77,6 +77,12 @@ class Repairs:
         return {kind: {"count": count, "example": self.examples[kind]} for kind, count in sorted(self.counts.items())}
 
 
+def rejected_line(rejected: Counter[str], what: str = "") -> str:
+    """Return the number of rejected records, and of each reason; `what` is a word for them."""
+    reasons = ", ".join(f"{count} {reason}" for reason, count in rejected.most_common())
+    return f"{rejected.total()} {what}rejected{f' ({reasons})' if reasons else ''}"
+
+
 class Outcome:
     """The counts of a preparation, and the files that tell them in the prepared `folder`.
 

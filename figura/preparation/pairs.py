@@ -19,7 +19,7 @@ from figura.base.links import real_path
 from figura.base.pictures import encode_png, other_files
 from figura.base.raw_pictures import TURNED
 from figura.formats.pair_files import LAYOUTS, Fault, Loaded, Pair, find_pairs, load_pair, sides, split_folders
-from figura.preparation.outcome import Outcome, Repaired, Repairs
+from figura.preparation.outcome import Outcome, Repaired, Repairs, rejected_line
 from figura.preparation.splits import OF_ONE_VIDEO, drawn_apart, video_of
 
 SHOWN = 8
@@ -216,7 +216,7 @@ class PairPreparation(PicturePreparation):
                         f"warning: {split}: all pictures of {side} are nearly black, of 255 levels, or white: if they "
                         "hold the numbers of classes, write a colour for each"
                     )
-            yield f"{split}: {one.images} pairs, {one.rejected.total()} rejected"
+            yield f"{split}: {one.images} pairs, {rejected_line(one.rejected)}"
 
 
 def _layout_there(folder: Path) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from figura.preparation.outcome import Repairs
+from figura.preparation.outcome import Repairs, rejected_line
 
 QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
 VISIBILITY = ("unlabelled", "hidden", "visible")
@@ -115,7 +115,7 @@ class Statistics:
     def line(self) -> str:
         """Return a summary in one line."""
         images = f"{self.images} images"
-        rejected = f"{self.rejected.total()} records rejected"
+        rejected = rejected_line(self.rejected, "records ")
         if not self.annotated:
             return f"{images} without annotations, {rejected}"
         partial = 0 < len(self.posed) < self.images

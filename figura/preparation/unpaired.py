@@ -15,7 +15,7 @@ from figura.base.pictures import picture_files
 from figura.base.raw_pictures import Reading, store_picture
 from figura.formats.pair_files import split_folders
 from figura.formats.records import UnusableError
-from figura.preparation.outcome import Repairs
+from figura.preparation.outcome import Repairs, rejected_line
 from figura.preparation.pairs import SHOWN, PicturePreparation, Rejected, small
 from figura.preparation.pictures import inside
 from figura.preparation.splits import OF_ONE_VIDEO, drawn_apart, video_of
@@ -114,7 +114,7 @@ class UnpairedPreparation(PicturePreparation):
             a, b = (one.sizes[side].total() for side in SIDES)
             if both := len(one.digests["a"] & one.digests["b"]):
                 yield f"warning: {split}: {both} pictures are in A and in B: each belongs to one of them"
-            yield f"{split}: {a} pictures of A, {b} of B, {one.rejected.total()} rejected"
+            yield f"{split}: {a} pictures of A, {b} of B, {rejected_line(one.rejected)}"
 
 
 def _bring(source: Path, root: Path, folder: Path, side: str, file: str, split: str) -> Reading | Rejected:

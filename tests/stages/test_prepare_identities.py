@@ -144,7 +144,7 @@ def test_other_names_are_rejected_and_listed(capsys):
     train = json.loads((PREPARED / "statistics.json").read_text())["train"]
     assert train["rejected"] == {"name of another form": 1}
     (line,) = (line for line in capsys.readouterr().out.splitlines() if line.startswith("train: "))
-    assert "1 records rejected" in line
+    assert "1 records rejected (1 " in line
 
 
 @pytest.mark.parametrize("identity", ["variant", "item"])
