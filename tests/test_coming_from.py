@@ -44,10 +44,8 @@ PAGES = {
 }
 """Each page, and the tables that it names."""
 RECIPES = ["params.yaml", *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "recipes").rglob("*.yaml"))]
-RECIPE = {"nectargan": "recipes/pix2pix.yaml", "vunet": "params.yaml"}
-"""What a page's keys are about first."""
-EXAMPLES = {"nectargan": 400, "vunet": 946}
-"""Pictures of the training that a page translates whole."""
+RECIPE = {"nectargan": "recipes/pix2pix.yaml", "vunet": "params.yaml"}  # what a page's keys are about first
+EXAMPLES = {"nectargan": 400, "vunet": 946}  # pictures of the training that a page translates whole
 WHOLE = {"openpifpaf": "openpifpaf_shufflenetv2k16", "dl_art_school": "esrgan_x4_gan", "basicsr": "esrgan_x4_gan"}
 """The published recipe that a page names."""
 KEY = rf"((?:{'|'.join(Recipe.model_fields)}|datasets)(?:\.(?:\w+|<\w+>))+)(?:(?:: |=)(.+))?"

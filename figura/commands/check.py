@@ -24,8 +24,7 @@ from figura.recipe.schema import Recipe
 from figura.recipe.schema_check import check_schema
 from figura.recipe.types import DATASET, construct
 
-SUFFIXES = (".safetensors", ".pth", ".pt", ".npz", ".pkl")
-"""Of files of weights."""
+SUFFIXES = (".safetensors", ".pth", ".pt", ".npz", ".pkl")  # of files of weights
 
 
 def main(arguments: list[str]) -> None:

@@ -12,10 +12,8 @@ import numpy as np
 from figura.base.errors import UserError
 from figura.base.files import read_bytes
 
-MOST = 500
-"""Points of a curve."""
-LAST = 2**53
-"""No iteration is later: floats count no further."""
+MOST = 500  # points of a curve
+LAST = 2**53  # no iteration is later: floats count no further
 LOGGED = ("train", "weight", "lr", "grad_norm", "images_per_second", "seconds", "score")
 """What a live log tells, by the beginnings of its keys."""
 

@@ -30,8 +30,7 @@ from figura.preparation.pairs import looks_single
 from figura.preparation.picture_names import PictureNames
 from figura.preparation.splits import TRAIN, VALIDATION, in_order
 
-FEWEST = 20
-"""Pictures, so that each split has some."""
+FEWEST = 20  # pictures, so that each split has some
 _MANY = 500  # pictures, of which a tenth is enough to judge by
 _SAMPLE = 40  # pictures that are looked for or opened
 _MOST = 0.9  # share of the sample that stands for all

@@ -42,8 +42,7 @@ UNREAD: dict[str, Any] = {
     "runtime": RUNTIME,
 }
 """Sections that no training depends on, which `live/recipe.yaml` lacks."""
-Losses = dict[tuple[int, str], np.float32]
-"""The raw value of each loss, by iteration and name."""
+Losses = dict[tuple[int, str], np.float32]  # the raw value of each loss, by iteration and name
 
 
 def replayed(content: dict[str, Any], live: Path, step: int) -> tuple[list[str], Pixels]:

@@ -18,8 +18,7 @@ from figura.commands import parser_of, recipe_file
 from figura.recipe.load import check_recipe
 from figura.recipe.schema_check import check_schema
 
-LONGEST = 1e9
-"""Seconds between looks: not much longer, Python cannot sleep."""
+LONGEST = 1e9  # seconds between looks: not much longer, Python cannot sleep
 
 
 def main(arguments: list[str]) -> None:

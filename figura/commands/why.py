@@ -21,8 +21,7 @@ from figura.pipeline.dag import PIPELINE, Instance, instances, no_pipeline
 from figura.pipeline.lock import Lock, read_lock
 from figura.pipeline.manifests import refresh
 
-STARTING = 10
-"""Seconds in which both codes, each in a process of its own, load what they need, about."""
+STARTING = 10  # seconds in which both codes, each in a process of its own, load what they need, about
 ITERATIONS = 20
 KNOTS = ("after:", "before:", "end:", "until:", "at:")
 """Keys of a recipe at which `figura accept` looks closer."""

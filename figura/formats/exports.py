@@ -38,8 +38,7 @@ from figura.formats.coco import (
 from figura.formats.keypoint_sets import SETS
 from figura.formats.records import Size, UnusableError, is_finite, whole_number
 
-LARGEST = 1 << 28
-"""Maximum bytes of a file that is read at once: one of a folder with a file per picture."""
+LARGEST = 1 << 28  # maximum bytes of a file that is read at once: one of a folder with a file per picture
 
 _OPENPOSE_18 = (
     "nose", "neck", *(f"{side}_{part}" for side in ("right", "left") for part in ("shoulder", "elbow", "wrist")),

@@ -12,8 +12,7 @@ from typing import Any
 from figura.base.errors import UserError, one_line
 
 COMMAND = (sys.executable, "-m", "dvc")
-PREFIX = "DVC_"
-"""Of the environment variables by which DVC tells a stage what it runs."""
+PREFIX = "DVC_"  # of the environment variables by which DVC tells a stage what it runs
 BACK = {
     "deleted": "`dvc checkout` brings back what the cache has",
     "not in cache": "`dvc pull` fetches it, or `dvc checkout` after `dvc cache dir --local CACHE`, another clone's",

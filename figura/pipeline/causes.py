@@ -15,8 +15,7 @@ from figura.pipeline.dag import PIPELINE, Instance, instances
 from figura.pipeline.lock import Lock, read_lock
 from figura.pipeline.manifests import KEPT
 
-MOST = 8
-"""Maximum listed causes per kind."""
+MOST = 8  # maximum listed causes per kind
 LONGEST = 40  # characters of a value
 COMMITS = 200  # commits to search for an earlier manifest
 

@@ -24,8 +24,7 @@ from figura.systems import PROJECT, SHIPPED, classes_in, full_name, modules_belo
 
 LIBRARY = "figura"
 STANDARD_LIBRARY = [Path(sysconfig.get_path(one)) for one in ("stdlib", "platstdlib")]
-SUFFIXES = (*EXTENSION_SUFFIXES, ".py", ".pyc")
-"""Of modules, in the order in which Python looks for them."""
+SUFFIXES = (*EXTENSION_SUFFIXES, ".py", ".pyc")  # of modules, in the order in which Python looks for them
 MOST = 10_000  # files of data in a package
 LOCK = "dvc.lock"  # changes with every stage
 INSTALLED = {"site-packages", "dist-packages"}  # names of folders

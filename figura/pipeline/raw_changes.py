@@ -9,8 +9,7 @@ from pathlib import Path
 
 from figura.base.errors import UserError
 
-COPIES = Path(".dvc/tmp/exps")
-"""Where DVC keeps the copies, below the workspace."""
+COPIES = Path(".dvc/tmp/exps")  # where DVC keeps the copies, below the workspace
 RAW = Path("data/raw")
 
 

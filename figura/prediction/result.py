@@ -14,8 +14,7 @@ from figura.base.errors import UserError
 if TYPE_CHECKING:
     from figura.prediction.inputs import Photo
 
-LONGEST = 1024
-"""Pixels of the longer side of a picture in a notebook."""
+LONGEST = 1024  # pixels of the longer side of a picture in a notebook
 Pixels = NDArray[np.uint8]
 Record = Mapping[str, Any]
 

@@ -13,8 +13,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-SHOWN = 8
-"""Results that a notebook shows."""
+SHOWN = 8  # results that a notebook shows
 
 
 @dataclass(frozen=True, eq=False, repr=False)

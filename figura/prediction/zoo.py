@@ -9,8 +9,7 @@ ZOO = PROJECT / "weights/zoo"
 """A model folder for each, with its recipe and a card, README.md, whose first line says what it does."""
 
 
-IN_CLONES = ("photos_pose",)
-"""Models of the repository that the package, which is to be small, leaves out."""
+IN_CLONES = ("photos_pose",)  # models of the repository that the package, which is to be small, leaves out
 
 
 def models() -> dict[str, str]:

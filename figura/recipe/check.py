@@ -34,8 +34,7 @@ from figura.recipe.types import (
 )
 
 HOOKS = [name for name in vars(Callback) if name.startswith(("before_", "after_", "on_"))]
-COLUMNS = ("mode", "index", "draw", "dataset")
-"""Of the rows of a dump, beside the numbers that are saved."""
+COLUMNS = ("mode", "index", "draw", "dataset")  # of the rows of a dump, beside the numbers that are saved
 
 
 class RecipeCheck:

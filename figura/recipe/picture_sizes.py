@@ -8,8 +8,7 @@ from figura.recipe.schema import Recipe
 
 SMALLEST, LARGEST = 32, 256
 """Sizes that are proposed, powers of 2 in between; larger ones are a matter of GPUs."""
-FACTOR = 2
-"""Between the sizes of pictures and of training, from which it is said."""
+FACTOR = 2  # between the sizes of pictures and of training, from which it is said
 
 
 def fitting(side: int) -> int:

@@ -11,8 +11,7 @@ from figura.show.examples import DrawnDataset, DrawnExample, described, name_of,
 COLUMNS = ("name", "dtype", "shape", "min", "max", "mean", "not finite")
 GAP = 12  # pixels below a dataset
 LEAST_WIDTH = 480  # pixels, for the texts
-NOTHING = np.full((1, 1, 3), 255, np.uint8)
-"""Stands where an example has no picture of a title."""
+NOTHING = np.full((1, 1, 3), 255, np.uint8)  # stands where an example has no picture of a title
 
 
 def draw_sheet(datasets: Mapping[str, DrawnDataset], split: str) -> Pixels:

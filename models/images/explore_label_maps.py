@@ -20,15 +20,11 @@ from .pairs import ImagePairs, resized
 
 Colour = tuple[int, int, int]
 
-STEPS_BACK = 30
-"""That can be undone."""
-EXAMPLES = 24
-"""Examples whose colours make the palette."""
+STEPS_BACK = 30  # that can be undone
+EXAMPLES = 24  # examples whose colours make the palette
 MOST_COLOURS = 24
-LEAST_SHARE = 2e-4
-"""Of the pixels of these examples, that a colour of the palette has."""
-APART = 24
-"""How far colours of a palette lie apart in one channel at least; between them are blurred borders."""
+LEAST_SHARE = 2e-4  # of the pixels of these examples, that a colour of the palette has
+APART = 24  # how far colours of a palette lie apart in one channel at least; between them are blurred borders
 
 
 class LabelTranslator:

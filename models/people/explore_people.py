@@ -16,10 +16,8 @@ from figura.report.sheets import as_pixels
 from .explore_person_drawer import Joints, PeopleTrial, nearest_joint, people_trial, ring_svg, with_joint, without_joint
 from .pairs import PersonPairs
 
-REACH = 1 / 12
-"""How far from a joint it can be taken, as a share of the picture's side."""
-LIVE = 0.3
-"""Seconds: where drawing takes less, the person follows the mouse."""
+REACH = 1 / 12  # how far from a joint it can be taken, as a share of the picture's side
+LIVE = 0.3  # seconds: where drawing takes less, the person follows the mouse
 HINT = "Drag a joint; or choose one below and move it by its numbers (arrow keys: one pixel)."
 
 

@@ -32,12 +32,10 @@ from .stickman import pose_picture, present
 Joints = NDArray[np.float64]
 Appearance = NDArray[np.float32]
 
-LEAST_SCORE = 0.15
-"""Of a person that counts as read."""
+LEAST_SCORE = 0.15  # of a person that counts as read
 PADDING = 0.06
 """Of a predicted box, which encloses joints and not whole heads and feet, as `predict.data` of VUNet has it."""
-LARGEST = 1024
-"""Pixels of the longer side of a photo from which an appearance is cropped."""
+LARGEST = 1024  # pixels of the longer side of a photo from which an appearance is cropped
 
 
 class PersonDrawer:

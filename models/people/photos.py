@@ -22,10 +22,8 @@ from .stickman import pose_picture
 
 MOST = 1000  # people per photo
 SAID = 10  # reported faults per file
-LARGEST_FILE = 1 << 28
-"""Maximum bytes of a photo's people file."""
-LARGEST_CROP = 1 << 27
-"""Maximum pixels of the square around a person: 1.6 GB."""
+LARGEST_FILE = 1 << 28  # maximum bytes of a photo's people file
+LARGEST_CROP = 1 << 27  # maximum pixels of the square around a person: 1.6 GB
 
 
 class PersonPhotos(PhotoExamples):

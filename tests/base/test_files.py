@@ -223,8 +223,7 @@ def test_what_a_killed_process_left_is_removed_and_nothing_else(tmp_path):
     assert sorted(tmp_path.rglob("*")) == wanted
 
 
-CAFE = os.fsdecode(b"caf\xe9")
-"""A name that is no text."""
+CAFE = os.fsdecode(b"caf\xe9")  # a name that is no text
 
 
 @pytest.fixture

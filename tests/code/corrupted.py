@@ -22,8 +22,7 @@ import torch
 
 from figura.pipeline.relevance import WITHOUT_EFFECT, changes_results
 
-called: set[str] = set()
-"""Corrupted modules that were used."""
+called: set[str] = set()  # corrupted modules that were used
 RUNS = "figura.base.exit_status"  # it calls the stage
 
 

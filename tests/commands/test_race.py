@@ -19,8 +19,7 @@ ROOT = Path(__file__).parents[2]
 POSE = Path("recipes/pose.yaml")
 BOOTSTRAP = PairedBootstrap(400, 0.95, 5)
 BASE = np.random.default_rng(3).normal(5, 1, 60)
-EITHER = np.tile([0.1, -0.1], 30)
-"""Differences of pairs of images whose mean is 0."""
+EITHER = np.tile([0.1, -0.1], 30)  # differences of pairs of images whose mean is 0
 
 
 def estimates(**away):

@@ -19,8 +19,7 @@ from figura.prediction.predictor import load
 from models.pose.decode.overlays import COLOURS, OverlayStyle, overlay
 from models.pose.tracking import TrackPeople, assigned, similarities
 
-STANDING = COCO.standing_pose * (10, -10)
-"""About 90 pixels high."""
+STANDING = COCO.standing_pose * (10, -10)  # about 90 pixels high
 
 
 def person(x: float, y: float = 100.0, score: float = 0.9, missing: Iterable[int] = ()) -> dict[str, Any]:

@@ -27,8 +27,7 @@ CHANGES = {
 """Which argument of an audit event says what is written."""
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 seen: list[str] = []
-allowed: list[str] = []
-"""The folder that may be written to, while a block is guarded."""
+allowed: list[str] = []  # the folder that may be written to, while a block is guarded
 
 
 class Forbidden(BaseException):

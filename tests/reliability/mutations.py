@@ -6,8 +6,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-CANARY = "canary-of-figura"
-"""A file that the code in hostile input would make in the current folder."""
+CANARY = "canary-of-figura"  # a file that the code in hostile input would make in the current folder
 
 JSON_FRAGMENTS = (
     "NaN", "Infinity", "-Infinity", "1e400", "-1e300", "1" + "0" * 400, "1" + "0" * 5000, "0.1e-400", "-0",

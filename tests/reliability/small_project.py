@@ -34,10 +34,8 @@ from figura.training import provenance
 from figura.training.trainer import Trainer
 
 SECONDS = 60
-MEMORY = 2 << 30
-"""Bytes of address space that a command may take beyond what this process has."""
-LONGEST = 4000
-"""Characters that all messages of one command may have together."""
+MEMORY = 2 << 30  # bytes of address space that a command may take beyond what this process has
+LONGEST = 4000  # characters that all messages of one command may have together
 RARE = {
     "runtime.workers": 0,
     "runtime.checkpoint_every": 6,

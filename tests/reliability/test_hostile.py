@@ -62,8 +62,7 @@ from reliability.mutations import (
 from stages import prepare
 
 pytestmark = pytest.mark.slow
-LONGEST = 2 * LINES * LENGTH
-"""Characters that one command may print."""
+LONGEST = 2 * LINES * LENGTH  # characters that one command may print
 RECIPES = ("params.yaml", "recipes/pix2pix.yaml", "recipes/pose.yaml", "recipes/super_resolution.yaml")
 
 

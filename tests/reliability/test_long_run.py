@@ -59,8 +59,7 @@ def main(arguments):
 
 sys.exit(run(main))
 """
-KEPT = ("checkpoints", "live")
-"""What a training keeps, or appends to, by design."""
+KEPT = ("checkpoints", "live")  # what a training keeps, or appends to, by design
 MEGABYTE = 2**20
 
 

@@ -37,8 +37,7 @@ from figura.training.state_store import STATE, SharedState, StateStore
 from figura.training.states import KEPT
 from figura.training.trainer import Trainer
 
-FEW = 4
-"""States of which no knot is near that are visited."""
+FEW = 4  # states of which no knot is near that are visited
 Span = tuple[int, int]
 
 

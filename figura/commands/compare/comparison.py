@@ -27,11 +27,9 @@ from figura.report.resampling import (
     spread_of,
 )
 
-Estimates = dict[str, dict[str, PairedEstimate]]
-"""By headline, then by revision."""
+Estimates = dict[str, dict[str, PairedEstimate]]  # by headline, then by revision
 
-MOST_CHANGES = 4
-"""Differing settings and files that the line on a revision lists."""
+MOST_CHANGES = 4  # differing settings and files that the line on a revision lists
 ROUNDING = 1e-6
 """Share of a metric that float32 makes of the order of its sums, which another machine or batch size changes."""
 

@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from figura.commands.describe.dry_run import Costs
     from figura.commands.describe.footprint import Footprint, Size
 
-GPUS = (8, 16, 24, 80)
-"""Their memory, as it is sold: a GB here is 2^30 bytes."""
+GPUS = (8, 16, 24, 80)  # their memory, as it is sold: a GB here is 2^30 bytes
 COUNTED = (
     "FLOP: convolutions and matrix products, two a multiply-accumulate, by the plain algorithm; activations in float32"
 )

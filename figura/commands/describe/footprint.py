@@ -18,8 +18,7 @@ from figura.recipe.types import OPTIMIZER, construct
 OVERHEAD = 1.4
 """Resident memory has more than what PyTorch allocates, which is 0.93 to 1.11 of the count in steps of default recipes:
 its peaks were 0.96 to 1.39 of an earlier count, in steps of published ones (`7a83103:bench/precision.py`)."""
-CONTEXT = 2**30
-"""Bytes that the driver and the libraries of a GPU take, about."""
+CONTEXT = 2**30  # bytes that the driver and the libraries of a GPU take, about
 
 
 @dataclass(frozen=True)

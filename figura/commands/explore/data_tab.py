@@ -14,10 +14,8 @@ from figura.engine.build import Split, split_entries
 from figura.show.examples import DrawnExample, plain_values
 
 HINT = "Click a row, or go through them with the arrow keys. Below the names of the columns you filter; a click sorts."
-WIDTH = 256
-"""Pixels of a picture on the page; a click shows it as large as it is."""
-LARGEST = 100_000
-"""Rows in a table: a browser holds them in memory."""
+WIDTH = 256  # pixels of a picture on the page; a click shows it as large as it is
+LARGEST = 100_000  # rows in a table: a browser holds them in memory
 FIRST = 200
 """Rows that the table has until the first example is shown: browsers take a second for ten thousand."""
 INDEX = "getElement(%d).api.getDisplayedRowAtIndex(%d)?.data.index"

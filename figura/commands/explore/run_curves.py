@@ -8,8 +8,7 @@ from figura.commands.live_log import Points, log_curves, thin
 
 KINDS = {"raw": "train", "weighted": "weighted", "weight": "weight", "lr": "lr", "grad_norm": "grad_norm"}
 """What a history tells, by the ends of its columns."""
-CURVES = Cache()
-"""Of its own: networks that load, which take seconds, keep no curve waiting."""
+CURVES = Cache()  # of its own: networks that load, which take seconds, keep no curve waiting
 
 
 def history_curves(folder: Path) -> dict[str, Points]:

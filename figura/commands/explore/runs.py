@@ -21,21 +21,16 @@ from figura.base.lock import Holder, holder_of
 from figura.recipe.trial import KEY
 
 RUNS, PLOTS = Path("runs"), Path("plots")
-PARTS = ("model", "history", "live", KEY)
-"""A folder below `runs/` is a run if it has one of these."""
-SHOWN = "[!.]*/"
-"""Folders that are not hidden."""
+PARTS = ("model", "history", "live", KEY)  # a folder below `runs/` is a run if it has one of these
+SHOWN = "[!.]*/"  # folders that are not hidden
 TRAINING, INTERRUPTED, TRAINED, TRY, STOPPED, NEVER = (
     "training", "interrupted", "trained", "a try", "ended without a model", "never trained",
 )  # fmt: skip
-END = 1 << 16
-"""Bytes of the end of a log; a record has about 2,000."""
-OUTPUT = "explore.log"
-"""In `live/`, which is not tracked: what a training prints that was started here."""
+END = 1 << 16  # bytes of the end of a log; a record has about 2,000
+OUTPUT = "explore.log"  # in `live/`, which is not tracked: what a training prints that was started here
 STEPS = re.compile(r"^train:\n(?:  .*\n)*?  steps: (\d+)$", re.MULTILINE)
 """What a resolved recipe trains; reading all of its YAML takes 50 times as long."""
-FLOCK = "hhqqi4x"
-"""`struct flock` of Linux on 64 bits: type, whence, start, length, process."""
+FLOCK = "hhqqi4x"  # `struct flock` of Linux on 64 bits: type, whence, start, length, process
 SAMPLE = re.compile(r"(\d{8})(?:-(\w+))?\.png")
 
 

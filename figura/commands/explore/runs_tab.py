@@ -15,24 +15,19 @@ from figura.commands.explore import run_control, run_curves, runs
 from figura.commands.explore.widgets import Latest, Picture, button, computed
 
 SIDES = ("left", "right")
-SECONDS = 1.5
-"""Between two looks at the runs that are shown; the list is looked at every `LIST_EVERY` times."""
+SECONDS = 1.5  # between two looks at the runs that are shown; the list is looked at every `LIST_EVERY` times
 LIST_EVERY = 3
-LINES = 40
-"""Of output."""
-NOTHING = ""
-"""The choice of no run."""
+LINES = 40  # of output
+NOTHING = ""  # the choice of no run
 ELSEWHERE = (
     "Experiments with their params and metrics: dvc exp show, or the DVC view of VS Code; their curves and pictures: "
     "dvc plots diff. Settings that differ: dvc params diff. What an iteration does: figura describe."
 )
 COLOURS = ("#2f7fd0", "#d06a00", "#2e9a5b", "#c4488e", "#8a6fd1", "#9c8200", "#c94a3a", "#1594a5")
 """Of curves; each has a contrast of 3 on white and on black."""
-LEGEND, PLOT = 20, 280
-"""Pixels: the height of a line of the legend, and of the chart below it."""
+LEGEND, PLOT = 20, 280  # pixels: the height of a line of the legend, and of the chart below it
 HALF = "grow w-full md:w-[calc(50%-1rem)] max-w-full"
-SAMPLES = "samples of "
-"""How the choices of pictures that are sample sheets begin."""
+SAMPLES = "samples of "  # how the choices of pictures that are sample sheets begin
 
 
 @dataclass

@@ -11,8 +11,7 @@ from figura.commands.explore.trying import KINDS, is_trained, model_of, untraine
 from figura.commands.explore.widgets import Latest, button, computed, data_url, tell
 from figura.recipe.trial import is_try
 
-LARGEST_FILE = 32 << 20
-"""Bytes of an upload."""
+LARGEST_FILE = 32 << 20  # bytes of an upload
 
 POINTER_EVENTS = ["pointerdown", "pointermove", "pointerup", "pointerleave", "pointercancel"]
 # Moves count only while a button is down, and 20 of them a second. Elements are drawn again with each change, so that

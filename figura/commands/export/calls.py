@@ -27,10 +27,8 @@ from figura.prediction.streaming import batch_by_shape, collated_with_photos
 from figura.recipe.schema import Predict, Recipe
 from figura.recipe.types import PHOTOS, build
 
-SEVERAL = 4
-"""Examples in a batch."""
-Resize = Callable[[Tensor], Tensor]
-"""Returns pictures (N, C, H, W) in another size."""
+SEVERAL = 4  # examples in a batch
+Resize = Callable[[Tensor], Tensor]  # returns pictures (N, C, H, W) in another size
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,8 +20,7 @@ from figura.commands.export.calls import Exportable
 Arrays = dict[str, NDArray[Any]]
 Run = Callable[[], Arrays]
 
-FLOOR = 0.01
-"""Of an output's largest value: differences in components with smaller values are shares of this."""
+FLOOR = 0.01  # of an output's largest value: differences in components with smaller values are shares of this
 ROUNDS, MOST, SECONDS = 5, 100, 0.5
 """Least and most calls that are timed, after one that is not, and the seconds after which the least are enough."""
 

@@ -17,8 +17,7 @@ from figura.base.modes import evaluating
 from figura.commands.export.calls import Example, Exportable
 
 BATCH, HEIGHT, WIDTH = "batch", "height", "width"
-Axes = dict[str, dict[int, str]]
-"""By input, the names of its axes whose length may change."""
+Axes = dict[str, dict[int, str]]  # by input, the names of its axes whose length may change
 TRACED_LEAST = 2
 """PyTorch's least length of any axis that may change: it proves nothing for 1, which the comparison tries."""
 COLOURS = re.compile(r"\x1b\[[\d;]*m")

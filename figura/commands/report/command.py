@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from figura.commands.report.contents import Entry
     from figura.commands.report.page import Block, Section
 
-LIMIT = 5_000_000
-"""Bytes of a page that opens quickly, and can be sent."""
+LIMIT = 5_000_000  # bytes of a page that opens quickly, and can be sent
 
 
 def main(arguments: list[str]) -> None:

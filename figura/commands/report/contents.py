@@ -24,8 +24,7 @@ from figura.report.metrics import flattened
 from figura.report.verdicts import judge_curves, losses_to_judge, verdicts
 
 METRICS, PLOTS = Path("metrics"), Path("plots")
-CURVES = "losses"
-"""The picture that shows curves of the training; the others are of the results."""
+CURVES = "losses"  # the picture that shows curves of the training; the others are of the results
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,7 @@ from figura.commands.report.pictures import Picture
 
 LONGEST = 50_000
 """Characters of report.md: a comment on GitHub holds 65,536, with the addresses of the pictures."""
-LONGEST_PART = 20_000
-"""Characters of a part that another command wrote, so that what follows still has room."""
+LONGEST_PART = 20_000  # characters of a part that another command wrote, so that what follows still has room
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,8 @@ from figura.base.errors import CHECKOUT, REPRO, UserError
 from figura.base.files import read_bytes
 from figura.base.pictures import Pixels, decode_picture
 
-WIDEST = 1400
-"""Pixels; a wider picture is scaled down."""
-HIGHEST = 8000
-"""Pixels; WebP takes no more than 16,383."""
+WIDEST = 1400  # pixels; a wider picture is scaled down
+HIGHEST = 8000  # pixels; WebP takes no more than 16,383
 QUALITY = 80
 
 

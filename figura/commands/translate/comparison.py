@@ -14,8 +14,7 @@ from figura.interfaces import State, loss_of
 from figura.recipe.load import check_recipe
 from figura.recipe.schema import Recipe
 
-TOLERANCE = 1e-5
-"""Largest relative difference of a loss."""
+TOLERANCE = 1e-5  # largest relative difference of a loss
 
 
 def compare(content: Mapping[str, Any], output: Path, folder: Path) -> Iterator[str]:

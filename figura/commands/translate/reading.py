@@ -12,8 +12,7 @@ from figura.base.errors import UserError
 from figura.base.files import read_json, read_text
 from figura.base.yaml12 import LARGEST, parse_yaml
 
-TAG = re.compile(r"!!(?:float|int|bool|str)\b")
-"""YAML 1.1 needs one for `1e-4`, YAML 1.2 does not."""
+TAG = re.compile(r"!!(?:float|int|bool|str)\b")  # YAML 1.1 needs one for `1e-4`, YAML 1.2 does not
 NUMBER = re.compile(r"-\.?\d")
 
 

@@ -6,8 +6,7 @@ from typing import Any
 from figura.base.yaml12 import in_one_line, to_yaml
 
 WIDTH = 118
-COLUMN = 36
-"""Where comments begin, behind shorter lines."""
+COLUMN = 36  # where comments begin, behind shorter lines
 
 
 def recipe_text(content: Mapping[str, Any], comments: Mapping[str, str]) -> str:

@@ -15,8 +15,7 @@ from figura.commands.translate.reading import value_of
 
 OPTION = re.compile(r"`([^`]+)`(?: \(([^;)]*)[^)]*\))?")
 """A key, and its default there in parentheses; `off` is that of an option without a value."""
-VALUE = re.compile(r"([\w.]+) → (\[.*?\]|[^,]+)")
-"""A value there, and what it is here."""
+VALUE = re.compile(r"([\w.]+) → (\[.*?\]|[^,]+)")  # a value there, and what it is here
 
 
 class Row(NamedTuple):

@@ -85,8 +85,7 @@ def _exports(coco: Coco, source: RawFolder) -> dict[str, tuple[Path, Export | No
     return exports
 
 
-_COPIES = re.compile(r"(.+)\.rf\.[0-9a-zA-Z]+\.\w+$")
-"""Names of Roboflow's copies of one picture."""
+_COPIES = re.compile(r"(.+)\.rf\.[0-9a-zA-Z]+\.\w+$")  # names of Roboflow's copies of one picture
 
 
 _VIDEO = ("video_id", "video", "video_name", "vid_id", "seq_id", "sequence", "clip_id", "clip")
