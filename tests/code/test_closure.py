@@ -41,7 +41,7 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_a_type_of_ones_own_brings_its_module_and_the_data_that_code_reads_beside_itself(own: Path) -> None:
+def test_a_type_of_ones_own_brings_its_module_and_the_data_that_code_reads_beside_itself(own):
     assert code_of([], ["mine.losses.Wing"]).files.keys() == {
         "mine/losses.py", "mine/tables.py", "mine/table.json", "mine/other.txt",
     }  # fmt: skip
@@ -78,9 +78,7 @@ class Wing:
         ("import _alone", f"_alone{EXTENSION_SUFFIXES[0]}"),
     ],
 )
-def test_whatever_code_of_ones_own_reads_counts(
-    own: Path, monkeypatch: pytest.MonkeyPatch, line: str, file: str
-) -> None:
+def test_whatever_code_of_ones_own_reads_counts(own, monkeypatch, line, file):
     monkeypatch.chdir(own)
     module = own / (
         "mine/deep/wing.py" if "parent.parent" in line or "parents" in line or "deep/m2" in file else "mine/wing.py"
@@ -140,9 +138,7 @@ def installed(folder: Path, *options: str) -> Path:
         (HATCHLING, "src/mylab", []),  # a .pth
     ],
 )
-def test_an_edit_of_a_package_that_pip_installed_as_editable_counts(
-    tmp_path: Path, build: str, place: str, options: list[str]
-) -> None:
+def test_an_edit_of_a_package_that_pip_installed_as_editable_counts(tmp_path, build, place, options):
     package = tmp_path / "lab" / place
     package.mkdir(parents=True)
     (tmp_path / "lab/pyproject.toml").write_text(build)
@@ -163,7 +159,7 @@ def test_an_edit_of_a_package_that_pip_installed_as_editable_counts(
     assert [new == old for new, old in zip(after, before, strict=True)] == [False, True]
 
 
-def test_packages_of_pip_target_are_not_ones_own(own: Path, tmp_path: Path) -> None:
+def test_packages_of_pip_target_are_not_ones_own(own, tmp_path):
     """A folder of PYTHONPATH has a package of one's own beside installed ones, whose code would be refused."""
     lab = tmp_path / "lab"
     (lab / "vision").mkdir(parents=True)
@@ -177,7 +173,7 @@ def test_packages_of_pip_target_are_not_ones_own(own: Path, tmp_path: Path) -> N
     assert code.packages == {"vision": "0.1"}
 
 
-def test_a_package_whose_files_are_nowhere_is_an_error(own: Path, tmp_path: Path) -> None:
+def test_a_package_whose_files_are_nowhere_is_an_error(own, tmp_path):
     with zipfile.ZipFile(tmp_path / "zipped.zip", "w") as archive:
         archive.writestr("zipped/__init__.py", "")
     sys.path.insert(0, str(tmp_path / "zipped.zip"))  # `own` takes it away
@@ -186,7 +182,7 @@ def test_a_package_whose_files_are_nowhere_is_an_error(own: Path, tmp_path: Path
         code_of([], ["mine.losses.Wing"])
 
 
-def test_an_editable_package_that_no_finder_shows_is_an_error(own: Path, tmp_path: Path) -> None:
+def test_an_editable_package_that_no_finder_shows_is_an_error(own, tmp_path):
     """As flit's `--symlink` leaves it."""
     site = own / "site-packages"
     (site / "linked-1.dist-info").mkdir(parents=True)
@@ -201,7 +197,7 @@ def test_an_editable_package_that_no_finder_shows_is_an_error(own: Path, tmp_pat
         code_of([], ["mine.losses.Wing"])
 
 
-def test_nothing_is_imported(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_imported(own, monkeypatch):
     for name in ("mine", "mine.losses"):  # of other tests
         monkeypatch.delitem(sys.modules, name, raising=False)
     (own / "mine/losses.py").write_text("raise SystemExit\nclass Wing:\n    pass\n")
@@ -209,13 +205,13 @@ def test_nothing_is_imported(own: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert not {"mine", "mine.losses"} & sys.modules.keys()
 
 
-def test_a_folder_may_be_called_like_a_function_that_is_imported(own: Path) -> None:
+def test_a_folder_may_be_called_like_a_function_that_is_imported(own):
     (own / "load").mkdir()
     (own / "asks.py").write_text("from lazy.heavy import load\n")
     assert {*code_of(["asks"]).files} == {"asks.py", "lazy/__init__.py", "lazy/heavy.py"}
 
 
-def test_what_a_package_imports_on_request_counts_for_those_who_ask(own: Path) -> None:
+def test_what_a_package_imports_on_request_counts_for_those_who_ask(own):
     assert code_of(["asks"]).files.keys() == {"asks.py", "lazy/__init__.py", "lazy/heavy.py"}
     assert code_of(["light"]).files.keys() == {"light.py", "lazy/__init__.py"}
 
@@ -233,7 +229,7 @@ class Chooses:
 """
 
 
-def test_what_a_module_imports_for_words_of_a_recipe_counts_for_recipes_with_these_words(own: Path) -> None:
+def test_what_a_module_imports_for_words_of_a_recipe_counts_for_recipes_with_these_words(own):
     (own / "mine/chooses.py").write_text(CHOOSES)
     for name in ("near", "far"):
         (own / f"mine/{name}.py").write_text("def chosen():\n    pass\n")
@@ -264,7 +260,7 @@ def test_what_a_module_imports_for_words_of_a_recipe_counts_for_recipes_with_the
         ("mine.losses.Wing", True),
     ],
 )
-def test_adapters_of_parts_count_for_types_that_are_none_of_figuras_classes(own: Path, kind: str, counts: bool) -> None:
+def test_adapters_of_parts_count_for_types_that_are_none_of_figuras_classes(own, kind, counts):
     assert ("figura/engine/package_parts.py" in code_of(["figura.engine.build"], [kind]).files) == counts
 
 
@@ -279,13 +275,13 @@ def test_adapters_of_parts_count_for_types_that_are_none_of_figuras_classes(own:
         "exec(name)",
     ],
 )
-def test_a_module_of_an_unknown_name_is_an_error_with_its_line(own: Path, line: str) -> None:
+def test_a_module_of_an_unknown_name_is_an_error_with_its_line(own, line):
     (own / "mine/other.py").write_text(f"import importlib, runpy\n\n\ndef load(name):\n    return {line}\n")
     with pytest.raises(UserError, match=r"mine/other\.py:5: loads a module or file whose name is no constant"):
         code_of(["alone"])
 
 
-def test_a_type_of_a_package_brings_the_version_of_the_package() -> None:
+def test_a_type_of_a_package_brings_the_version_of_the_package():
     code = code_of([], ["torch.optim.Adam", "Forward", "jpeg", "no.such.Thing"])
     assert code.packages == {"torch": version("torch").partition("+")[0]}
     assert "figura/injectors/forward.py" in code.files
@@ -303,7 +299,7 @@ def test_a_type_of_a_package_brings_the_version_of_the_package() -> None:
         ("jpeg", None),
     ],
 )
-def test_types_are_found_by_the_text_of_files(name: str, module: str | None) -> None:
+def test_types_are_found_by_the_text_of_files(name, module):
     assert module_of_type(name) == module
 
 
@@ -351,12 +347,12 @@ def digest(text: str) -> str:
         (":.{SIDE}f", ":.{SIDE}e", True),
     ],
 )
-def test_comments_docstrings_and_layout_alone_do_not_count(before: str, after: str, counts: bool) -> None:
+def test_comments_docstrings_and_layout_alone_do_not_count(before, after, counts):
     assert before in CODE
     assert (digest(CODE.replace(before, after)) != digest(CODE)) == counts
 
 
-def test_imports_are_found_wherever_they_stand() -> None:
+def test_imports_are_found_wherever_they_stand():
     text = (
         CODE
         + "\nif TYPE_CHECKING:\n    import never\nelse:\n    import always\ntry:\n    import a.b\nexcept E:\n    pass\n"
@@ -371,7 +367,7 @@ def test_imports_are_found_wherever_they_stand() -> None:
 
 
 @pytest.mark.parametrize("version", ["3.12", "3.13", "3.14"])
-def test_other_versions_of_python_give_the_same_hashes(version: str) -> None:
+def test_other_versions_of_python_give_the_same_hashes(version):
     python = shutil.which(f"python{version}")
     code = (
         "import sys, pathlib\nsys.path.insert(0, sys.argv[1])\nfrom figura.pipeline.syntax import read_source\n"

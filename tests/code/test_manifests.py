@@ -102,7 +102,7 @@ def loading(instance: Instance) -> str:
 
 
 @pytest.mark.parametrize("instance", WITH_CODE, ids=[one.name for one in WITH_CODE])
-def test_a_manifest_names_exactly_what_the_stage_loads(instance: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_manifest_names_exactly_what_the_stage_loads(instance, monkeypatch):
     """The independent side: a process loads the stage and its recipe, and says which modules it has then."""
     monkeypatch.chdir(ROOT)
     files = [Path(file) for file in modules_loaded_by(loading(instance)).values() if file]
@@ -126,9 +126,7 @@ def test_a_manifest_names_exactly_what_the_stage_loads(instance: Instance, monke
         ("preparation/prepare.py", {"people", "pairs", "crowd", "market", "maps"}),
     ],
 )
-def test_an_edit_makes_the_datasets_of_its_kind_stale(
-    file: str, stale: set[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_edit_makes_the_datasets_of_its_kind_stale(file, stale, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     kinds = {"people": "synthetic", "pairs": "catalogue", "crowd": "coco", "market": "market1501", "maps": "paired"}
     (tmp_path / "kinds.yaml").write_text(json.dumps({"datasets": {key: {"kind": one} for key, one in kinds.items()}}))
@@ -157,9 +155,7 @@ BACKBONES = {"small_resnet", "resnet", "shufflenet", "efficientnet_lite", "timm_
     ],
 )
 @pytest.mark.parametrize("stage", ["train", "eval-dump"])
-def test_a_stage_depends_on_the_backbone_that_its_recipe_names(
-    stage: str, name: str, named: set[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_stage_depends_on_the_backbone_that_its_recipe_names(stage, name, named, tmp_path, monkeypatch):
     recipe = read_yaml(ROOT / "recipes/pose.yaml")
     recipe["networks"]["network"]["backbone"] = {"name": name}
     path = tmp_path / "pose.yaml"
@@ -171,7 +167,7 @@ def test_a_stage_depends_on_the_backbone_that_its_recipe_names(
     assert {one for one in BACKBONES if f"models/pose/{one}.py" in files} == named
 
 
-def test_manifests_in_git_are_those_of_the_code() -> None:
+def test_manifests_in_git_are_those_of_the_code():
     """`dvc repro` writes them; this says which are not committed."""
     stale = []
     for one in WITH_CODE:
@@ -223,7 +219,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_only_manifests_of_removed_stages_are_removed(project: Path) -> None:
+def test_only_manifests_of_removed_stages_are_removed(project):
     (project / "code").mkdir()
     texts = {"old.json": GONE, "mine.json": '{"files": 3}', "list.json": "[]", "no.json": "{"}
     for name, text in texts.items():
@@ -234,7 +230,7 @@ def test_only_manifests_of_removed_stages_are_removed(project: Path) -> None:
 
 
 @pytest.mark.usefixtures("project")
-def test_a_recipe_in_another_file_of_variables_gets_its_manifest() -> None:
+def test_a_recipe_in_another_file_of_variables_gets_its_manifest():
     Path("names.yaml").write_text("trained: {a: {params: a.yaml}}\n")
     Path("dvc.yaml").write_text(PIPELINE.replace("trained:\n      a: {params: a.yaml}", "names.yaml"))
     assert refresh() == [Path("code/train-a.json")]
@@ -244,7 +240,7 @@ def test_a_recipe_in_another_file_of_variables_gets_its_manifest() -> None:
 
 
 @pytest.mark.usefixtures("project")
-def test_windows_line_ends_of_a_manifest_are_replaced() -> None:
+def test_windows_line_ends_of_a_manifest_are_replaced():
     """DVC compares its bytes, and `core.autocrlf` of git gives it such ends."""
     (path,) = refresh()
     written = path.read_bytes()
@@ -262,7 +258,7 @@ def refreshed(project: Path) -> str:
 
 
 @pytest.mark.slow
-def test_only_what_changed_is_written(project: Path) -> None:
+def test_only_what_changed_is_written(project):
     manifest = project / "code/train-a.json"
     assert refreshed(project) == "code/train-a.json\n"
     assert set(json.loads(manifest.read_text())["files"]) == {
@@ -296,7 +292,7 @@ def test_only_what_changed_is_written(project: Path) -> None:
         assert not (project / "code/train-gone.json").exists()
 
 
-def test_a_script_keeps_what_a_module_noted(project: Path) -> None:
+def test_a_script_keeps_what_a_module_noted(project):
     """Python puts the script's folder on its path, and the current one for `python -m`."""
     (project / "scripts").mkdir()
     (project / "noted.py").write_text(
@@ -310,7 +306,7 @@ def test_a_script_keeps_what_a_module_noted(project: Path) -> None:
     assert len(times) == 1
 
 
-def test_a_manifest_that_a_running_stage_reads_stays(project: Path) -> None:
+def test_a_manifest_that_a_running_stage_reads_stays(project):
     """DVC records what a stage read when it ends, so it would take new code for the code that ran."""
     refreshed(project)
     text = (project / "code/train-a.json").read_text()
@@ -329,13 +325,8 @@ def test_a_manifest_that_a_running_stage_reads_stays(project: Path) -> None:
     [("{params: data/params.yaml}", "kl-2", True), ("{params: params.yaml}", "kl-2", False), ("{}", None, False)],
 )
 def test_a_setting_of_an_experiment_that_no_stage_reads_is_told(
-    pipeline: str,
-    experiment: str | None,
-    warned: bool,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+    pipeline, experiment, warned, tmp_path, monkeypatch, capsys
+):
     monkeypatch.chdir(tmp_path)
     Path("dvc.yaml").write_text(f"vars: [{pipeline}]\nstages: {{}}\n")
     Path("params.yaml").write_text("train: {steps: 3}\n")  # as `dvc exp run -S +train.steps=3` makes it

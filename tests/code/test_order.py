@@ -1,6 +1,5 @@
 """The order of entries counts exactly where another order trains other weights."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -79,9 +78,7 @@ def counted(content: dict[str, Any]) -> list[tuple[str, list[str]]]:
         ("steps.painter.injectors.paint", ["network"], False),
     ],
 )
-def test_an_order_counts_if_it_changes_weights(
-    key: str, names: list[str], counts: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_order_counts_if_it_changes_weights(key, names, counts, tmp_path, monkeypatch):
     (tmp_path / "order_by_hand.py").write_text(CALLBACKS)
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setenv("FIGURA_STATES", "off")
@@ -96,7 +93,7 @@ def test_an_order_counts_if_it_changes_weights(
     assert (counted(before) != counted(swapped(before, key, names))) == counts
 
 
-def test_maps_among_the_arguments_of_a_type_count_but_for_names() -> None:
+def test_maps_among_the_arguments_of_a_type_count_but_for_names():
     content = {
         "common": {"side": 3, "kernels": {"area": 0.5, "bicubic": 0.5}},
         "train": {"scenes": {"type": "x.Y", "of": {"a": {"type": "Z", "p": 1, "q": 2}, "b": [{"c": 1, "d": 2}]}}},

@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 BY_NAME = {name: command for group in COMMANDS.values() for name, command in group.items()}
 
 
-def test_every_command_is_listed_once_with_a_page_that_has_a_main() -> None:
+def test_every_command_is_listed_once_with_a_page_that_has_a_main():
     lines = overview().splitlines()
     for name, command in BY_NAME.items():
         assert [line.split() for line in lines].count([name, *command.purpose.split()]) == 1
@@ -26,7 +26,7 @@ def test_every_command_is_listed_once_with_a_page_that_has_a_main() -> None:
     assert all(len(line) <= 80 for line in lines)
 
 
-def test_the_overview_and_the_help_of_a_systems_command(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_overview_and_the_help_of_a_systems_command(capsys):
     for arguments in ([], ["--help"], ["help"], ["-h"]):
         assert main(arguments) == 0
         assert capsys.readouterr().out == overview() + "\n"
@@ -37,7 +37,7 @@ def test_the_overview_and_the_help_of_a_systems_command(capsys: pytest.CaptureFi
 
 
 @pytest.mark.parametrize("name", ["predicct", "pose.scenes", "nothing.submit", "pose..submit", "."])
-def test_what_is_no_command(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_no_command(name, capsys):
     assert main([name]) == 2
     assert capsys.readouterr().err.startswith(f"figura: there is no command {name!r}")
 
@@ -52,12 +52,12 @@ def test_what_is_no_command(name: str, capsys: pytest.CaptureFixture[str]) -> No
         ("predicct", " (did you mean 'predict'?); `figura --help` lists them\n"),
     ],
 )
-def test_words_of_other_trainers_lead_to_dvc(name: str, told: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_words_of_other_trainers_lead_to_dvc(name, told, capsys):
     assert main([name, "recipes/pose.yaml"]) == 2
     assert told in capsys.readouterr().err
 
 
-def test_the_overview_loads_the_standard_library_alone() -> None:
+def test_the_overview_loads_the_standard_library_alone():
     code = (
         "import sys; before = set(sys.modules); from figura.command import main; main(['--help']);"
         "new = {name.partition('.')[0] for name in set(sys.modules) - before};"
@@ -67,7 +67,7 @@ def test_the_overview_loads_the_standard_library_alone() -> None:
     assert done.stdout.splitlines()[-1] == "['figura']"
 
 
-def test_all_faults_of_all_recipes_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_all_faults_of_all_recipes_are_told(tmp_path, capsys):
     from figura.base.exit_status import run
     from figura.commands.check import main as check
 
@@ -92,9 +92,7 @@ def test_all_faults_of_all_recipes_are_told(tmp_path: Path, capsys: pytest.Captu
     ["check pixx.yaml", "describe pixx.yaml", "show pixx.yaml", "watch pixx.yaml runs/a/checkpoints out",
      "predict pixx.yaml a b.png", "export runs/a --recipe pixx.yaml", "import state a --recipe pixx.yaml --output b"],
 )  # fmt: skip
-def test_a_misspelt_file_of_a_recipe(
-    words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_misspelt_file_of_a_recipe(words, tmp_path, monkeypatch, capsys):
     (tmp_path / "recipes").mkdir()
     (tmp_path / "recipes/pix.yaml").touch()
     monkeypatch.chdir(tmp_path)
@@ -102,9 +100,7 @@ def test_a_misspelt_file_of_a_recipe(
     assert capsys.readouterr().err == "error: pixx.yaml: no such file (did you mean 'recipes/pix.yaml'?)\n"
 
 
-def test_the_root_of_a_project_is_needed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_root_of_a_project_is_needed(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert main(["check"]) == 1
     assert capsys.readouterr().err == f"error: {tmp_path}/dvc.yaml: no such file; go to the root of a project\n"
@@ -117,9 +113,7 @@ def test_the_root_of_a_project_is_needed(
         ("stages: {}", "its `vars` have no map `recipes`; name params files: figura check RECIPE"),
     ],
 )
-def test_a_faulty_pipeline(
-    pipeline: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_faulty_pipeline(pipeline, message, tmp_path, monkeypatch, capsys):
     (tmp_path / "dvc.yaml").write_text(pipeline)
     monkeypatch.chdir(tmp_path)
     assert main(["check"]) == 1
@@ -127,7 +121,7 @@ def test_a_faulty_pipeline(
 
 
 @pytest.mark.parametrize("trusted", [[], ["--trusted-types-only"], ["--trusted"]])
-def test_modules_of_the_current_folder_and_strangers(trusted: list[str], tmp_path: Path) -> None:
+def test_modules_of_the_current_folder_and_strangers(trusted, tmp_path):
     """`python -m` puts the current folder on the path; figura takes it from there."""
     (tmp_path / "recipe.yaml").touch()
     (tmp_path / "yaml.py").write_text("raise SystemExit('a stranger ran')\n")
@@ -140,9 +134,7 @@ def test_modules_of_the_current_folder_and_strangers(trusted: list[str], tmp_pat
     assert done.stderr == (missing if trusted else "a stranger ran\n")
 
 
-def test_the_version_of_a_clone_that_is_not_installed(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_version_of_a_clone_that_is_not_installed(monkeypatch, capsys):
     def unknown(name: str) -> str:
         raise metadata.PackageNotFoundError(name)
 
@@ -153,7 +145,7 @@ def test_the_version_of_a_clone_that_is_not_installed(
     assert capsys.readouterr().out == f"figura is not installed; this is the code in {ROOT / 'figura'}\n"
 
 
-def test_a_folder_that_was_deleted(tmp_path: Path) -> None:
+def test_a_folder_that_was_deleted(tmp_path):
     shell = f'cd {tmp_path}; rmdir {tmp_path}; "$0" -c "from figura.command import main; exit(main([\'check\']))"'
     done = subprocess.run(
         ["sh", "-c", shell, sys.executable],
@@ -165,7 +157,7 @@ def test_a_folder_that_was_deleted(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no /dev/full")
-def test_a_disk_that_takes_no_text() -> None:
+def test_a_disk_that_takes_no_text():
     command = [sys.executable, "-m", "figura", "--help"]
     with open("/dev/full", "w") as full:
         done = subprocess.run(command, cwd=ROOT, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
@@ -173,7 +165,7 @@ def test_a_disk_that_takes_no_text() -> None:
 
 
 @pytest.mark.parametrize(("arguments", "status"), [(["--help"], 0), (["states"], 128 + signal.SIGPIPE)])
-def test_a_reader_that_goes_away(arguments: list[str], status: int) -> None:
+def test_a_reader_that_goes_away(arguments, status):
     """The pipe is closed before anything is written into it, as by a `head` that is fast."""
     reader, writer = os.pipe()
     os.close(reader)

@@ -297,7 +297,7 @@ def starts(data: Path, expected: tuple, capsys: pytest.CaptureFixture[str]) -> s
     return name
 
 
-def test_pictures_that_are_not_there_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_pictures_that_are_not_there_are_counted(tmp_path, capsys):
     coco(tmp_path / "mine")
     gone = sorted(tmp_path.glob("mine/images/[02]*.png"))  # the first picture of the file, too
     for picture in gone:
@@ -308,9 +308,7 @@ def test_pictures_that_are_not_there_are_counted(tmp_path: Path, capsys: pytest.
 
 
 @pytest.mark.parametrize("fill", FOUND, ids=lambda fill: fill.__name__)
-def test_a_project_on_own_data(
-    fill, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_project_on_own_data(fill, tmp_path, monkeypatch, capsys):
     (tmp_path / "mine").mkdir()
     fill(tmp_path / "mine")
     name = starts(tmp_path / "mine", FOUND[fill], capsys)
@@ -330,7 +328,7 @@ def test_a_project_on_own_data(
         ({"README.txt": "my photos"}, "left out: 1 files of .txt"),
     ],
 )  # fmt: skip
-def test_what_lies_beside_plain_pictures_is_told(files, told: str, tmp_path: Path, capsys) -> None:
+def test_what_lies_beside_plain_pictures_is_told(files, told, tmp_path, capsys):
     pictures(tmp_path / "mine")
     for name, text in files.items():
         (tmp_path / "mine" / name).parent.mkdir(parents=True, exist_ok=True)
@@ -377,7 +375,7 @@ def test_masks_alone_are_annotations(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("folder", OF_REAL)
-def test_a_project_on_real_data(folder: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_project_on_real_data(folder, capsys):
     if not (data := REAL.with_name(folder)).is_dir():
         pytest.skip(f"no sample of real data at {data}")
     assert starts(data, OF_REAL[folder], capsys) == {"pose": "people", "pix2pix": "pairs"}[OF_REAL[folder][0]]
@@ -402,7 +400,7 @@ def test_a_project_on_real_data(folder: str, capsys: pytest.CaptureFixture[str])
             r"COCO results, results\.json: write its entry as data/raw/README\.md says"),
     ],
 )  # fmt: skip
-def test_what_trains_nothing_gets_one_line(fill, message: str, tmp_path: Path, capsys) -> None:
+def test_what_trains_nothing_gets_one_line(fill, message, tmp_path, capsys):
     (tmp_path / "mine").mkdir()
     fill(tmp_path / "mine")
     assert run(init.main, ["--data", "mine", "new"]) == 1
@@ -411,7 +409,7 @@ def test_what_trains_nothing_gets_one_line(fill, message: str, tmp_path: Path, c
     assert not (tmp_path / "new").exists()
 
 
-def test_a_recipe_for_other_data(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_recipe_for_other_data(tmp_path, capsys):
     sets(tmp_path / "mine")
     assert run(init.main, ["--data", "mine", "--recipe", "pix2pix", "new"]) == 1
     assert "--recipe pix2pix: it learns from data of kind paired; " in capsys.readouterr().err
@@ -420,7 +418,7 @@ def test_a_recipe_for_other_data(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert "if 010_label.png and 010_photo.png are one, rename them, such as 010_photo.png; " in capsys.readouterr().err
 
 
-def test_a_deep_network_and_its_weights(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_deep_network_and_its_weights(tmp_path, capsys):
     side_by_side(tmp_path / "mine")
     assert run(init.main, ["--data", "mine", "--recipe", "facades", "new"]) == 0
     said = capsys.readouterr().out.splitlines()
@@ -429,7 +427,7 @@ def test_a_deep_network_and_its_weights(tmp_path: Path, capsys: pytest.CaptureFi
     assert f"next: bring weights/facades/metrics/lite0.safetensors, as {comment} says" in said
 
 
-def test_data_inside_of_the_project_have_a_relative_path(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_data_inside_of_the_project_have_a_relative_path(tmp_path, capsys):
     pictures(tmp_path / "new/data/raw/my photos")
     assert run(init.main, ["--data", "new/data/raw/my photos", "new"]) == 0
     told = capsys.readouterr().out
@@ -438,9 +436,7 @@ def test_data_inside_of_the_project_have_a_relative_path(tmp_path: Path, capsys:
 
 
 @pytest.mark.parametrize("root", [".", "new"])
-def test_a_project_inside_of_its_data_is_refused(
-    root: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_project_inside_of_its_data_is_refused(root, tmp_path, monkeypatch, capsys):
     pictures(tmp_path / "mine")
     monkeypatch.chdir(tmp_path / "mine")
     assert run(init.main, ["--data", ".", root]) == 1

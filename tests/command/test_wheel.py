@@ -69,7 +69,7 @@ def project(folder: Path, python: Path) -> Project:
     return made
 
 
-def test_it_has_one_package_whose_files_are_those_of_the_repository(wheel: Path, source: Path) -> None:
+def test_it_has_one_package_whose_files_are_those_of_the_repository(wheel, source):
     with zipfile.ZipFile(wheel) as opened:
         texts = {name: opened.read(name) for name in opened.namelist()}
     entries = next(text.decode() for name, text in texts.items() if name.endswith("entry_points.txt"))
@@ -91,7 +91,7 @@ def test_it_has_one_package_whose_files_are_those_of_the_repository(wheel: Path,
     assert {"figura/project/dvc.yaml", "figura/commands/report/page.html.j2", "figura/py.typed"} <= texts.keys()
 
 
-def test_the_command_answers_without_any_other_package(python: Path) -> None:
+def test_the_command_answers_without_any_other_package(python):
     ask = [python, "-c", "from importlib.metadata import distributions as d; print({one.name for one in d()})"]
     assert subprocess.run(ask, capture_output=True, text=True, check=True).stdout == f"{{{DISTRIBUTION!r}}}\n"
     done = subprocess.run([python.with_name("figura"), "--help"], capture_output=True, text=True, check=True)
@@ -100,7 +100,7 @@ def test_the_command_answers_without_any_other_package(python: Path) -> None:
     assert done.stdout.splitlines()[-1] == f"{missing} `pip install '{DISTRIBUTION}[train]'` brings them."
 
 
-def test_a_repository_with_models_of_its_own_becomes_a_project(complete: Path, tmp_path: Path) -> None:
+def test_a_repository_with_models_of_its_own_becomes_a_project(complete, tmp_path):
     made = project(tmp_path / "theirs", complete)
     made.run("git", "init", "-q")
     own = {"models/__init__.py": "", "models/sizes.py": "SIZE = 7\n", "README.md": "# Theirs\n"}
@@ -152,9 +152,7 @@ def test_a_repository_with_models_of_its_own_becomes_a_project(complete: Path, t
     assert not (made.folder / "ran").exists()
 
 
-def test_a_model_of_the_zoo_predicts_beside_models_and_a_module_figura_of_other_content(
-    complete: Path, tmp_path: Path
-) -> None:
+def test_a_model_of_the_zoo_predicts_beside_models_and_a_module_figura_of_other_content(complete, tmp_path):
     theirs = project(tmp_path / "theirs", complete)
     for name in ("models/__init__.py", "figura.py"):
         (theirs.folder / name).parent.mkdir(exist_ok=True)

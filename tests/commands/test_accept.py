@@ -3,9 +3,8 @@
 import math
 import shutil
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -128,7 +127,7 @@ def planted(change: dict[str, str], folder: Path) -> Side:
     ("change", "effect"),
     [pytest.param(*case, id=name, marks=() if name in QUICK else pytest.mark.slow) for name, case in CASES.items()],
 )
-def test_a_planted_change(change: dict[str, str], effect: bool, compared: Compared, tmp_path: Path) -> None:
+def test_a_planted_change(change, effect, compared, tmp_path):
     stage = change.get("stage", "train")
     new = compared.done(stage, planted(change, tmp_path / "code"), tmp_path / "new")
     found = compared.difference(stage, new)
@@ -136,7 +135,7 @@ def test_a_planted_change(change: dict[str, str], effect: bool, compared: Compar
 
 
 @pytest.mark.slow
-def test_several_processes_are_compared_with_as_many(compared: Compared, tmp_path: Path) -> None:
+def test_several_processes_are_compared_with_as_many(compared, tmp_path):
     folders = [tmp_path / name for name in ("one", "other")]
     compared.plan.processes = 2
     visits = [compared.plan.visits[0], compared.plan.visits[-1]]
@@ -148,7 +147,7 @@ def test_several_processes_are_compared_with_as_many(compared: Compared, tmp_pat
     assert difference(visits[0], compared.old["train"], folders[0]) is not None  # which rounds otherwise
 
 
-def test_there_are_enough_planted_changes() -> None:
+def test_there_are_enough_planted_changes():
     effects = [effect for _, effect in CASES.values()]
     assert sum(effects) >= 20
     assert effects.count(False) >= 10
@@ -167,9 +166,7 @@ def test_there_are_enough_planted_changes() -> None:
         (1000, [], range(100, 1000, 100), [(0, 6), (100, 106), (400, 406), (700, 706), (994, 1000)]),
     ],
 )
-def test_spans_cross_each_knot(
-    last: int, knots: list[int], states: Sequence[int], expected: list[tuple[int, int]]
-) -> None:
+def test_spans_cross_each_knot(last, knots, states, expected):
     found = spans(last, 6, knots, states)
     assert found == expected
     assert all(any(a < one < b for a, b in found) for one in knots if 0 < one < last - 1)
@@ -187,12 +184,12 @@ def test_spans_cross_each_knot(
         ({"a": [1]}, {"a": [1, 2]}, "a.1 is new"),
     ],
 )
-def test_the_first_difference_is_named(old: dict[str, Any], new: dict[str, Any], expected: str | None) -> None:
+def test_the_first_difference_is_named(old, new, expected):
     found = in_values({"losses": old}, {"losses": new})
     assert found == (expected and (expected if expected.startswith("losses") else f"losses.{expected}"))
 
 
-def test_a_bit_of_a_tensor_counts() -> None:
+def test_a_bit_of_a_tensor_counts():
     one = torch.tensor([0.0, 1.0, math.nan])
     assert in_tensors({"a": one}, {"a": one.clone()}) is None
     assert in_tensors({"a": one}, {"a": torch.tensor([-0.0, 1.0, math.nan])}) is not None
@@ -200,7 +197,7 @@ def test_a_bit_of_a_tensor_counts() -> None:
     assert in_tensors({"a": one}, {"a": one.double()}) is not None
 
 
-def test_archives_differ_in_a_member(tmp_path: Path) -> None:
+def test_archives_differ_in_a_member(tmp_path):
     for side, level in (("old", 4), ("new", 7)):
         pixels = np.full((2, 3, 3), 4, np.uint8)
         pixels[1, 2] = level
@@ -213,7 +210,7 @@ def test_archives_differ_in_a_member(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("source", ["data/raw/mine", "../outside", "outside, absolute"])
-def test_raw_data_may_lie_outside_of_the_project(source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_raw_data_may_lie_outside_of_the_project(source, tmp_path, monkeypatch):
     project, outside = tmp_path / "project", tmp_path / "outside"
     for folder in (project / "data/prepared/mine", project / "data/raw/mine", outside):
         folder.mkdir(parents=True)
@@ -228,7 +225,7 @@ def test_raw_data_may_lie_outside_of_the_project(source: str, tmp_path: Path, mo
     assert sorted(path.name for path in Path("scratch").iterdir()) == ["new", "old"]
 
 
-def test_settings_that_change_meanwhile_are_not_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settings_that_change_meanwhile_are_not_recorded(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     manifest, recorded = Path("code/metrics-toy.json"), list[str]()
     manifest.parent.mkdir()

@@ -48,14 +48,14 @@ def recipes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Recipe]:
     return read_all()[0]
 
 
-def test_recipes_are_chosen_by_what_they_have(recipes: dict[str, Recipe]) -> None:
+def test_recipes_are_chosen_by_what_they_have(recipes):
     assert list(recipes) == ["drawer", "reader", "larger", "painter"]
     assert recipes_on(recipes, PersonPairs) == ["drawer"]
     assert recipes_on(recipes, ImagePairs) == ["painter"]
     assert offered(recipes) == ["reader", "larger", "drawer", "painter"]  # of photos, what reads any comes first
 
 
-def test_what_is_not_trained_says_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_not_trained_says_the_command(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_project(tmp_path, trained=("drawer", "larger"))
     recipes, faults = read_all()
@@ -78,7 +78,7 @@ def test_what_is_not_trained_says_the_command(tmp_path: Path, monkeypatch: pytes
     assert "painter.yaml" in faults[0]
 
 
-def test_a_person_is_drawn_as_the_network_draws_an_example(recipes: dict[str, Recipe]) -> None:
+def test_a_person_is_drawn_as_the_network_draws_an_example(recipes):
     drawer = people_trial(recipes, "drawer").drawer
     assert len(drawer) == PEOPLE
     example = validation_dataset(recipes["drawer"], PersonPairs).example(1, np.random.default_rng(0))
@@ -96,7 +96,7 @@ def test_a_person_is_drawn_as_the_network_draws_an_example(recipes: dict[str, Re
     assert not np.array_equal(drawer.picture(with_joint(joints, 10, 2, 2, drawer.size), look), expected)
 
 
-def test_joints_are_taken_moved_and_left_out() -> None:
+def test_joints_are_taken_moved_and_left_out():
     joints = np.array([[10.0, 10, 2], [20, 10, 1], [0, 0, 0]])
     assert nearest_joint(joints, 17, 10, 5) == 1
     assert nearest_joint(joints, 0, 0, 5) is None  # a joint that is not there cannot be taken
@@ -107,7 +107,7 @@ def test_joints_are_taken_moved_and_left_out() -> None:
     assert without_joint(joints, 0)[0].tolist() == [0, 0, 0]
 
 
-def test_label_maps_have_the_colours_of_the_examples(recipes: dict[str, Recipe]) -> None:
+def test_label_maps_have_the_colours_of_the_examples(recipes):
     translator = label_translator(recipes, "painter")
     assert sorted(translator.palette) == sorted(PALETTE)
     assert translator.palette[0] == PALETTE[0]  # the most frequent
@@ -120,7 +120,7 @@ def test_label_maps_have_the_colours_of_the_examples(recipes: dict[str, Recipe])
     assert np.array_equal(translator.fitted(large), translator.example(1))
 
 
-def test_a_stroke_is_as_wide_as_the_brush_and_leaves_the_map_before_as_it_was() -> None:
+def test_a_stroke_is_as_wide_as_the_brush_and_leaves_the_map_before_as_it_was():
     before = np.zeros((16, 16, 3), np.uint8)
     after = painted(before, (3.5, 8.5), (12.5, 8.5), 3, (9, 8, 7))
     assert not before.any()
@@ -130,7 +130,7 @@ def test_a_stroke_is_as_wide_as_the_brush_and_leaves_the_map_before_as_it_was() 
         assert painted(before, (5.2, 5.9), (5.2, 5.9), width, (9, 8, 7)).any(axis=2).sum() == pixels
 
 
-def test_blurred_borders_give_no_colours() -> None:
+def test_blurred_borders_give_no_colours():
     label_map = np.zeros((40, 40, 3), np.uint8)
     label_map[:, 20:], label_map[:, 19] = (200, 100, 0), (195, 98, 3)
     assert palette_of([label_map]) == [(200, 100, 0), (0, 0, 0)]
@@ -138,7 +138,7 @@ def test_blurred_borders_give_no_colours() -> None:
     assert palette_of([noise]) == [(0, 0, 0), (255, 255, 255)]  # no colour is frequent
 
 
-def test_photos_through_each_recipe(recipes: dict[str, Recipe]) -> None:
+def test_photos_through_each_recipe(recipes):
     file = Path("data/prepared/people/images/validation/1.png")
     photo = read_picture(file)
     small, larger = photo_results(recipes, "larger", photo, 48)
@@ -157,7 +157,7 @@ def test_photos_through_each_recipe(recipes: dict[str, Recipe]) -> None:
     assert shrunk(np.zeros((30, 20, 3), np.uint8), 45).shape == (30, 20, 3)
 
 
-def test_an_appearance_is_cropped_to_the_person_read(recipes: dict[str, Recipe]) -> None:
+def test_an_appearance_is_cropped_to_the_person_read(recipes):
     trial = people_trial(recipes, "drawer")
     size = trial.drawer.size
     halves = np.zeros((8 * size, 8 * size, 3), np.uint8)
@@ -170,7 +170,7 @@ def test_an_appearance_is_cropped_to_the_person_read(recipes: dict[str, Recipe])
     assert look[0, 16, 0] == 0  # the background that the network knows, beside the box
 
 
-def test_pictures_of_any_shape_become_an_appearance(recipes: dict[str, Recipe]) -> None:
+def test_pictures_of_any_shape_become_an_appearance(recipes):
     """A strip of 60,000 x 40 pixels has a square of 40 GiB in floats around it."""
     trial = people_trial(recipes, "drawer")
     look, note = trial.appearance(np.full((40, 60_000, 3), 200, np.uint8))
@@ -178,15 +178,13 @@ def test_pictures_of_any_shape_become_an_appearance(recipes: dict[str, Recipe]) 
     assert note.startswith("the whole picture")
 
 
-def test_a_person_counts_as_read_from_a_score_on() -> None:
+def test_a_person_counts_as_read_from_a_score_on():
     weak, strong = (Person(score, Box(1, 2, 20, 29), (), "person") for score in (0.05, 0.9))
     assert best_person((weak, strong)) is strong
     assert best_person((weak,)) is None
 
 
-def test_people_of_a_photo_are_read_before_they_are_drawn(
-    recipes: dict[str, Recipe], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_people_of_a_photo_are_read_before_they_are_drawn(recipes, monkeypatch):
     photo = read_picture(Path("data/prepared/people/images/validation/1.png"))
     joints = trials_by_hand.joints_of(0)
     person = {"image_id": 1, "category_id": 1, "score": 0.9, "bbox": [34, 4, 32, 86],
@@ -207,7 +205,7 @@ BOMB = b"\x89PNG\r\n\x1a\n" + b"".join(
 )
 
 
-def test_an_upload_is_decoded() -> None:
+def test_an_upload_is_decoded():
     assert np.array_equal(uploaded_picture("a.PNG", encode_png(PIXELS)), PIXELS)
     assert uploaded_picture("../../b.jpg", encode_jpeg(PIXELS)).shape == PIXELS.shape
 
@@ -222,14 +220,14 @@ def test_an_upload_is_decoded() -> None:
         ("", encode_png(PIXELS), "the file: no picture by its name"),
     ],
 )
-def test_an_upload_that_is_no_picture_is_one_line(name: str, content: bytes, message: str) -> None:
+def test_an_upload_that_is_no_picture_is_one_line(name, content, message):
     with pytest.raises(UserError) as error:
         uploaded_picture(name, content)
     assert str(error.value).startswith(message)
     assert "\n" not in str(error.value)
 
 
-def test_a_model_is_loaded_once_and_again_when_it_was_trained_again(recipes: dict[str, Recipe], folder: Path) -> None:
+def test_a_model_is_loaded_once_and_again_when_it_was_trained_again(recipes, folder):
     first = people_trial(recipes, "drawer")
     second = people_trial(recipes, "drawer")
     assert first.drawer is second.drawer
@@ -239,7 +237,7 @@ def test_a_model_is_loaded_once_and_again_when_it_was_trained_again(recipes: dic
     assert people_trial(recipes, "drawer").reader is first.reader
 
 
-def test_threads_that_ask_for_the_same_make_it_once(tmp_path: Path) -> None:
+def test_threads_that_ask_for_the_same_make_it_once(tmp_path):
     cache, made, together = Cache(), [], threading.Barrier(4)
 
     def ask(_: int) -> object:
@@ -252,7 +250,7 @@ def test_threads_that_ask_for_the_same_make_it_once(tmp_path: Path) -> None:
     assert cache.get(("it",), [tmp_path / "file"], object) is not made[0]
 
 
-def test_what_was_not_asked_for_longest_leaves_the_cache() -> None:
+def test_what_was_not_asked_for_longest_leaves_the_cache():
     cache = Cache(2)
     first = [cache.get((key,), [], object) for key in "aba"]
     assert first[2] is first[0]

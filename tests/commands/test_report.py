@@ -63,9 +63,7 @@ def text_of(page: str) -> str:
     return html.unescape(re.sub(r"<[^>]*>", " ", re.sub(r"(?s)<(style|script).*?</\1>", "", page)))
 
 
-def test_page_and_markdown_have_the_figures_of_the_metrics_files(
-    project: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_page_and_markdown_have_the_figures_of_the_metrics_files(project, capsys):
     main(["--recipe", "toy", "--markdown", "md"])
     page = (project / "report.html").read_text()
     text = " ".join(text_of(page).split())
@@ -95,9 +93,7 @@ def test_page_and_markdown_have_the_figures_of_the_metrics_files(
     assert all((project / "md" / name).is_file() for name in pictures)
 
 
-def test_verdicts_and_what_the_curves_say_are_below_the_figures(
-    project: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_verdicts_and_what_the_curves_say_are_below_the_figures(project, capsys):
     write("metrics/full/toy.json", FULL | {"gain": {"psnr": {"value": -0.5, "low": -1.5, "high": 0.5}}})
     rows = [f"{step},{1 - step / 40}" for step in range(1, 41)]
     write("runs/toy/history/train.csv", "\n".join(["step,l1.raw", *rows, ""]))
@@ -115,7 +111,7 @@ def test_verdicts_and_what_the_curves_say_are_below_the_figures(
     assert "than the baseline" not in (project / "report.html").read_text()
 
 
-def test_a_try_is_marked_and_a_recipe_without_results_says_what_is_missing(project: Path) -> None:
+def test_a_try_is_marked_and_a_recipe_without_results_says_what_is_missing(project):
     write("metrics/toy.json", {"try": SUMMARY})
     write("metrics/full/toy.json", {"try": FULL})
     main([])
@@ -127,9 +123,7 @@ def test_a_try_is_marked_and_a_recipe_without_results_says_what_is_missing(proje
     assert "plots/judged/pictures: no pictures; run `dvc repro`" in text
 
 
-def test_a_recipe_with_an_empty_section_leaves_out_its_part_alone(
-    project: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_recipe_with_an_empty_section_leaves_out_its_part_alone(project, capsys):
     write("toy.yaml", RECIPE.replace("{net: {type: toy.Net}}", ""))
     write("metrics/full/toy.json", "[1]")
     main(["--recipe", "toy"])
@@ -139,7 +133,7 @@ def test_a_recipe_with_an_empty_section_leaves_out_its_part_alone(
     assert "kl toy.KL" in " ".join(text.split())
 
 
-def test_what_is_missing_or_misspelt_says_what_to_do(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_missing_or_misspelt_says_what_to_do(project, capsys):
     with pytest.raises(UserError, match=r"--recipe tox: dvc.yaml has no such recipe \(did you mean 'toy'\?\)"):
         main(["--recipe", "tox"])
     (project / "data/prepared/people/statistics.json").unlink()
@@ -147,7 +141,7 @@ def test_what_is_missing_or_misspelt_says_what_to_do(project: Path, capsys: pyte
     assert "statistics.json: no such file; run `dvc repro prepare@people`" in capsys.readouterr().out
 
 
-def test_settings_without_a_model_are_called_those_of_the_file(project: Path) -> None:
+def test_settings_without_a_model_are_called_those_of_the_file(project):
     main(["--recipe", "toy"])
     assert "recipe: toy.yaml, as it is now: no trained model is here" in (project / "report.html").read_text()
     write("runs/toy/model/recipe.yaml", RECIPE.replace("steps: 120, precision: bf16", "steps: 60"))
@@ -157,7 +151,7 @@ def test_settings_without_a_model_are_called_those_of_the_file(project: Path) ->
     assert "training: 60 iterations, batches of 4, float32, seed 3" in page
 
 
-def test_a_recipe_that_extends_another_is_shown_before_it_is_trained(project: Path) -> None:
+def test_a_recipe_that_extends_another_is_shown_before_it_is_trained(project):
     main(["--recipe", "toy"])
     before = (project / "report.html").read_text()
     write("base.yaml", RECIPE)

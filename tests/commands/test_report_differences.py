@@ -66,7 +66,7 @@ def project(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
     return tmp_path / "repository"
 
 
-def test_everything_that_differs_is_shown_once(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_everything_that_differs_is_shown_once(project, capsys):
     Path("gate.md").write_text("a row of the gate\n" * 5000)
     main(["before", "--markdown", "md", "--gate", "gate.md"])
     text = Path("md/report.md").read_text()
@@ -92,7 +92,7 @@ def test_everything_that_differs_is_shown_once(project: Path, capsys: pytest.Cap
 
 
 @pytest.mark.parametrize(("gate", "said"), [("| `toy.l1` | violated |\n", "toy.l1"), (None, "It did not run")])
-def test_where_nothing_differs_the_recipe_is_only_named(project: Path, gate: str | None, said: str) -> None:
+def test_where_nothing_differs_the_recipe_is_only_named(project, gate, said):
     if gate:
         Path("gate.md").write_text(gate)
     main(["after", "--gate", "gate.md", "--markdown", "md"])
@@ -104,9 +104,7 @@ def test_where_nothing_differs_the_recipe_is_only_named(project: Path, gate: str
     assert "![" not in text
 
 
-def test_what_is_not_in_the_cache_is_said_and_the_rest_is_shown(
-    project: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_is_not_in_the_cache_is_said_and_the_rest_is_shown(project, capsys):
     shutil.rmtree(".dvc/cache")
     write_metrics(project, 30.0, "try")
     main(["before", "--markdown", "md"])
@@ -127,14 +125,14 @@ def test_what_is_not_in_the_cache_is_said_and_the_rest_is_shown(
         ("plots/toy/pictures/worst.png", "no picture", "plots/toy/pictures/worst.png: no readable picture"),
     ],
 )
-def test_damaged_results_are_said_and_the_rest_is_shown(project: Path, path: str, content: str, said: str) -> None:
+def test_damaged_results_are_said_and_the_rest_is_shown(project, path, content, said):
     Path(path).write_text(content)
     blocks = recipe_differences(ENTRY, [Files("before"), Files(WORKSPACE)])
     assert any(f"not compared: {said}" in getattr(block, "text", "") for block in blocks)
     assert any(isinstance(block, Fold) and block.title == "Trainings of toy" for block in blocks)
 
 
-def test_a_new_training_is_drawn_alone(project: Path) -> None:
+def test_a_new_training_is_drawn_alone(project):
     subprocess.run(["git", "rm", "-q", "dvc.lock"], check=True)
     subprocess.run(["git", "commit", "-qm", "never trained"], check=True)
     subprocess.run(["git", "restore", "--source", "HEAD~1", "dvc.lock"], check=True)
@@ -142,7 +140,7 @@ def test_a_new_training_is_drawn_alone(project: Path) -> None:
     assert any(isinstance(block, Fold) and block.title == "Trainings of toy" for block in blocks)
 
 
-def test_params_that_dvc_cannot_read_are_listed(project: Path) -> None:
+def test_params_that_dvc_cannot_read_are_listed(project):
     pipeline = Path("dvc.yaml").read_text()
     Path("dvc.yaml").write_text(pipeline.replace("      params:\n", "      params:\n        - mine.yaml: [data]\n"))
     Path("mine.yaml").write_text("data: {shares: {1: 0.5, more: 1}}\n")

@@ -68,12 +68,12 @@ def leaves(errors: Iterable[ValidationError]) -> Iterator[ValidationError]:
             yield error
 
 
-def test_the_committed_schema_is_up_to_date() -> None:
+def test_the_committed_schema_is_up_to_date():
     assert text(schema([])) == (ROOT / FILE).read_text(), "figura schema writes it anew"
 
 
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
-def test_each_recipe_names_the_schema_and_follows_it(path: Path) -> None:
+def test_each_recipe_names_the_schema_and_follows_it(path):
     first = path.read_text().splitlines()[0]
     assert first == COMMENT + os.path.relpath(ROOT / FILE, path.parent)
     assert faults(read_yaml(path)) == []
@@ -120,7 +120,7 @@ TYPOS = [
 
 
 @pytest.mark.parametrize(("recipe", "key", "word", "changes"), TYPOS, ids=[f"{one[1]}-{one[2]}" for one in TYPOS])
-def test_a_mistake_is_found_where_it_is(recipe: str, key: str, word: str, changes: dict[str, Any]) -> None:
+def test_a_mistake_is_found_where_it_is(recipe, key, word, changes):
     content = changed(recipe, **changes)
     found = faults(content)
     assert any(path == key and word in message for path, message in found), found
@@ -140,11 +140,11 @@ def test_a_mistake_is_found_where_it_is(recipe: str, key: str, word: str, change
         {"evaluate__data": {"others": {"type": "images.ImagePairs", "root": "data/prepared/pairs"}}},
     ],
 )
-def test_what_figura_accepts_passes(changes: dict[str, Any]) -> None:
+def test_what_figura_accepts_passes(changes):
     assert faults(changed("params.yaml", **changes)) == []
 
 
-def test_an_editor_can_complete() -> None:
+def test_an_editor_can_complete():
     """It finds types, with a sentence on each, arguments with defaults, and words to choose from."""
     definitions = committed().schema["definitions"]
     losses = definitions["LossEntry"]["properties"]["type"]["anyOf"][0]
@@ -160,7 +160,7 @@ def test_an_editor_can_complete() -> None:
     assert definitions["Optimizer.torch.optim.Adam"]["properties"]["lr"]["default"] == 0.001
 
 
-def test_modules_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_modules_of_ones_own(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(tmp_path))
     (tmp_path / "own_losses.py").write_text(
         "from torch import Tensor\n\nfrom figura.interfaces import Loss\n\n\n"
@@ -177,9 +177,7 @@ def test_modules_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         main(["own_loses", "--output", str(output)])
 
 
-def test_outside_of_a_project_no_folder_is_made(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_outside_of_a_project_no_folder_is_made(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UserError, match="recipes: no such folder; go to the root of a project"):
         main([])

@@ -1,6 +1,5 @@
 """`figura why` where something is missing or misspelt: one line before DVC is asked, and before it makes anything."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -31,16 +30,14 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.usefixtures("project")
 @pytest.mark.parametrize("command", [main, code])
-def test_a_misspelt_section_is_named(command: Callable[[list[str]], None], capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_misspelt_section_is_named(command, capsys):
     """Also by the stage that runs before all others, and DVC removes their outputs."""
     assert run(command, []) == 1
     assert "toy.yaml: loses: unknown key 'loses' (did you mean 'losses'?)" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("command", [main, accept])
-def test_without_dvc_none_is_made(
-    command: Callable[[list[str]], None], project: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_dvc_none_is_made(command, project, capsys):
     (project / ".dvc").rmdir()
     assert run(command, []) == 1
     assert capsys.readouterr().err == (
@@ -49,18 +46,14 @@ def test_without_dvc_none_is_made(
     assert not (project / ".dvc").exists()
 
 
-def test_below_the_root_it_is_named(
-    project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_below_the_root_it_is_named(project, monkeypatch, capsys):
     (project / "models").mkdir()
     monkeypatch.chdir(project / "models")
     assert run(main, []) == 1
     assert capsys.readouterr().err == f"error: {project}/models/dvc.yaml: no such file; go to {project}\n"
 
 
-def test_a_stage_that_only_dvc_can_read_is_named(
-    project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_stage_that_only_dvc_can_read_is_named(project, monkeypatch, capsys):
     (project / "dvc.yaml").write_text("stages: {own: {matrix: {a: [1]}, cmd: 'echo ${item.a}'}}\n")
     stale = {"own@1": ["changed command"], "stages/dvc.yaml:code": ["always changed"], "raw.dvc": []}
     monkeypatch.setattr("figura.commands.why.status", lambda _: stale)
@@ -69,7 +62,7 @@ def test_a_stage_that_only_dvc_can_read_is_named(
         assert capsys.readouterr().out == "own@1 would run: `dvc status own@1` says why\n"
 
 
-def test_what_accepting_takes_is_that_of_the_parts_it_compares(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_accepting_takes_is_that_of_the_parts_it_compares(tmp_path, monkeypatch):
     """Of 1000 iterations of half a second, 20 each: the first, the last, and those at 500, where two things begin."""
     monkeypatch.chdir(tmp_path)
     live = Path("runs/toy/live")
@@ -87,9 +80,7 @@ def test_what_accepting_takes_is_that_of_the_parts_it_compares(tmp_path: Path, m
     assert lines(train, said, {}, [train]) == [*never]
 
 
-def test_a_stage_without_a_manifest_is_one(
-    project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_stage_without_a_manifest_is_one(project, monkeypatch, capsys):
     (project / "dvc.yaml").write_text("stages: {sort: {cmd: sort names, deps: [names]}, look: {cmd: ls}}\n")
     said = {"sort": [{"changed deps": {"names": "modified"}}], "look": ["always changed"]}
     lock = "stages: {sort: {cmd: sort names, deps: [{path: names, md5: a}]}, look: {cmd: ls}}"
@@ -103,7 +94,7 @@ def test_a_stage_without_a_manifest_is_one(
 
 
 @pytest.mark.usefixtures("project")
-def test_a_new_section_is_a_setting_and_a_longer_path_another_one() -> None:
+def test_a_new_section_is_a_setting_and_a_longer_path_another_one():
     deps = ("data/prepared/people_small", "data/prepared/people")
     stage = Instance("train@toy", ("train",), deps, (), (("moved.yaml", "seed"),))
     said = {"toy.yaml": {"callbacks": "new"}, "data/prepared/people": "modified", deps[0]: "new", "moved.yaml": "new"}
@@ -117,16 +108,14 @@ def test_a_new_section_is_a_setting_and_a_longer_path_another_one() -> None:
     ]
 
 
-def test_a_stage_that_never_ran_has_one_line() -> None:
+def test_a_stage_that_never_ran_has_one_line():
     stage = Instance("train@toy", ("train",), ("data/prepared/people",), (), (("toy.yaml", "seed"),))
     said = [{"changed deps": {"data/prepared/people": "modified"}}, {"changed outs": {"runs/toy/model": "deleted"}}]
     assert lines(stage, said, {}, [stage]) == ["train@toy would run:", "  dvc.lock knows no run of it"]
 
 
 @pytest.mark.parametrize(("how", "way"), [("deleted", "`dvc checkout` brings"), ("not in cache", "`dvc pull` fetches")])
-def test_what_brings_outputs_back_is_said_of_stages_that_ran(
-    how: str, way: str, project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_brings_outputs_back_is_said_of_stages_that_ran(how, way, project, monkeypatch, capsys):
     (project / "dvc.yaml").write_text("stages: {sort: {cmd: sort names, outs: [sorted]}}\n")
     monkeypatch.setattr("figura.commands.why.status", lambda asked: {"sort": [{"changed outs": {"sorted": how}}]})
     monkeypatch.setattr("figura.commands.why.refresh", list)

@@ -185,7 +185,7 @@ def written(folder: Path, text: str) -> Path:
     return path
 
 
-def test_the_trained_network_and_how_it_judges(tmp_path: Path, judge_of_people: Path) -> None:
+def test_the_trained_network_and_how_it_judges(tmp_path, judge_of_people):
     content, facts = judging_content(written(tmp_path, OWN), judge_of_people, Path("drawn"))
     assert facts == {"side": 97}
     assert content == {
@@ -196,9 +196,7 @@ def test_the_trained_network_and_how_it_judges(tmp_path: Path, judge_of_people: 
 
 
 @pytest.mark.parametrize("part", ["evaluate", "evaluate.data", "evaluate.data.people"])
-def test_who_judges_may_extend_another(
-    part: str, tmp_path: Path, judge_of_people: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_who_judges_may_extend_another(part, tmp_path, judge_of_people, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("other.yaml").write_text(OWN)
     section: dict[str, Any] = {"extends": f"other.yaml#{part}"}
@@ -218,12 +216,12 @@ def test_who_judges_may_extend_another(
         ("evaluate: {}\nruntime: {}\n", "judge.yaml: metrics: missing"),
     ],
 )
-def test_other_sections_are_refused(tmp_path: Path, judge_of_people: Path, text: str, said: str) -> None:
+def test_other_sections_are_refused(tmp_path, judge_of_people, text, said):
     with pytest.raises(UserError, match=said):
         judging_content(written(tmp_path, text), judge_of_people, Path("drawn"))
 
 
-def test_a_dump_of_other_joints_is_refused_and_one_without_joints_is_not(tmp_path: Path) -> None:
+def test_a_dump_of_other_joints_is_refused_and_one_without_joints_is_not(tmp_path):
     (tmp_path / "examples.csv").write_text("mode,index\nm,0\n")
     facts = {"skeleton": DOG}
     refuse_other_joints(Dump(sealed(tmp_path)), facts, Path("model"))  # pairs of pictures, judged by what was read

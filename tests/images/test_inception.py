@@ -68,7 +68,7 @@ def seen(file: Path, images: Tensor) -> tuple[Seen, Seen, Tensor]:
     return read, gave, network(images)
 
 
-def test_sizes_are_the_published_ones() -> None:
+def test_sizes_are_the_published_ones():
     with torch.device("meta"):
         network = inception.Inception()
     shapes = {name: tuple(w.shape) for name, w in network.named_parameters()}
@@ -83,14 +83,14 @@ def test_sizes_are_the_published_ones() -> None:
     assert shapes["Mixed_7c.branch3x3dbl_3b.conv.weight"] == (384, 384, 3, 1)
 
 
-def test_shape_after_every_block(seen: tuple[Seen, Seen, Tensor]) -> None:
+def test_shape_after_every_block(seen):
     _, gave, features = seen
     assert {name: (gave[name].shape[1], *set(gave[name].shape[2:])) for name in BLOCKS} == BLOCKS
     assert features.shape == (1, 2048)
     np.testing.assert_allclose(features, gave["Mixed_7c"].double().mean(dim=(2, 3)), rtol=1e-5)
 
 
-def test_images_are_resized_bilinearly(images: Tensor, seen: tuple[Seen, Seen, Tensor]) -> None:
+def test_images_are_resized_bilinearly(images, seen):
     expected = cv2.resize(images[0].numpy().transpose(1, 2, 0), (299, 299), interpolation=cv2.INTER_LINEAR)
     np.testing.assert_allclose(seen[0]["Conv2d_1a_3x3"][0].permute(1, 2, 0), expected, atol=1e-4)
 
@@ -102,9 +102,7 @@ def windows(x: Tensor) -> np.ndarray:
     return found.reshape(*found.shape[:3], 9)
 
 
-def test_average_pools_leave_the_padding_out_and_the_last_block_pools_by_maximum(
-    seen: tuple[Seen, Seen, Tensor],
-) -> None:
+def test_average_pools_leave_the_padding_out_and_the_last_block_pools_by_maximum(seen):
     read, _, _ = seen
     for block in ("Mixed_5b", "Mixed_6e", "Mixed_7b"):
         expected = np.nanmean(windows(read[block]), axis=-1)
@@ -113,7 +111,7 @@ def test_average_pools_leave_the_padding_out_and_the_last_block_pools_by_maximum
     np.testing.assert_array_equal(read["Mixed_7c.branch_pool"][0], expected)
 
 
-def test_branches_are_joined_in_order(seen: tuple[Seen, Seen, Tensor]) -> None:
+def test_branches_are_joined_in_order(seen):
     read, gave, _ = seen
     last = ["branch1x1", "branch3x3_2a", "branch3x3_2b", "branch3x3dbl_3a", "branch3x3dbl_3b", "branch_pool"]
     parts = {
@@ -135,9 +133,7 @@ def test_branches_are_joined_in_order(seen: tuple[Seen, Seen, Tensor]) -> None:
     ("unit", "stride", "padding"),
     [("Conv2d_1a_3x3", 2, (0, 0)), ("Conv2d_2b_3x3", 1, (1, 1)), ("Mixed_6c.branch7x7_2", 1, (0, 3))],
 )
-def test_units_are_convolution_normalisation_and_relu(
-    unit: str, stride: int, padding: tuple[int, int], weights: dict[str, Tensor], seen: tuple[Seen, Seen, Tensor]
-) -> None:
+def test_units_are_convolution_normalisation_and_relu(unit, stride, padding, weights, seen):
     read, gave, _ = seen
     own = {name: weights[f"{unit}.{name}"].double() for name in ("conv.weight", "bn.weight", "bn.bias")}
     mean, variance = (weights[f"{unit}.bn.running_{name}"].double().view(-1, 1, 1) for name in ("mean", "var"))
@@ -146,7 +142,7 @@ def test_units_are_convolution_normalisation_and_relu(
     torch.testing.assert_close(gave[unit].double(), x.clamp_min(0), rtol=1e-4, atol=1e-5)
 
 
-def test_loading_takes_the_weights_as_they_are(file: Path, weights: dict[str, Tensor]) -> None:
+def test_loading_takes_the_weights_as_they_are(file, weights):
     before = torch.get_rng_state()
     network = inception.load(str(file))
     assert torch.equal(torch.get_rng_state(), before)
@@ -156,7 +152,7 @@ def test_loading_takes_the_weights_as_they_are(file: Path, weights: dict[str, Te
     assert not any(weight.requires_grad for weight in network.parameters())
 
 
-def test_weights_of_another_network(tmp_path: Path, weights: dict[str, Tensor]) -> None:
+def test_weights_of_another_network(tmp_path, weights):
     small = {name: torch.zeros(weight.shape, dtype=torch.uint8) for name, weight in weights.items()}
     save_file({**small, "Mixed_8a.conv.weight": torch.zeros(1)}, tmp_path / "x.safetensors")
     with pytest.raises(UserError, match=r"holds 'Mixed_8a\.conv\.weight', of another network; give `weights`"):

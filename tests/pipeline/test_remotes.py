@@ -76,7 +76,7 @@ def second_clone(project: Project, remote: Remote, folder: Path) -> Project:
     return other
 
 
-def test_a_second_clone_has_everything_and_trains_nothing(project: Project, s3: Remote, tmp_path: Path) -> None:
+def test_a_second_clone_has_everything_and_trains_nothing(project, s3, tmp_path):
     shared = pushed(project, s3)
     assert "Everything is up to date." in shared.run("dvc", "push").stdout
     other = second_clone(shared, s3, tmp_path / "other")
@@ -90,9 +90,7 @@ def test_a_second_clone_has_everything_and_trains_nothing(project: Project, s3: 
     assert " 0 violated, " in other.run("figura", "gate").stdout
 
 
-def test_repro_alone_pulls_what_it_needs_and_what_somebody_computed_without_committing(
-    project: Project, local: Remote, tmp_path: Path
-) -> None:
+def test_repro_alone_pulls_what_it_needs_and_what_somebody_computed_without_committing(project, local, tmp_path):
     pushed(project, local)
     project.run("gto", "register", "vunet", "--version", "v1.0.0")
     other = second_clone(project, local, tmp_path / "other")

@@ -41,16 +41,14 @@ SCORES = "models/images/scores.py"
 CHANGED = f"code: {SCORES}\n"
 
 
-def test_manifests_name_exactly_the_files_that_a_stage_runs() -> None:
+def test_manifests_name_exactly_the_files_that_a_stage_runs():
     manifests = {path.stem: json.loads(path.read_text())["files"] for path in (ROOT / "code").glob("*.json")}
     for file, stages in EXPECTED.items():
         found = {"@".join(name.rsplit("-", 1)) for name, files in manifests.items() if file in files}
         assert found == stages, file
 
 
-def test_a_line_makes_stale_exactly_what_runs_its_file_and_a_comment_or_docstring_nothing(
-    project: Project, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_line_makes_stale_exactly_what_runs_its_file_and_a_comment_or_docstring_nothing(project, monkeypatch, capsys):
     files = (SCORES, *EXPECTED.keys() & {*WITHOUT_EFFECT})
 
     def run(*command: str, folder: Path) -> None:
@@ -74,7 +72,7 @@ def edit(path: Path, addition: str) -> None:
     path.write_text(f"{path.read_text()}{addition}\n")
 
 
-def test_experiments_take_changed_code_with_them(project: Project) -> None:
+def test_experiments_take_changed_code_with_them(project):
     """Those in a folder of their own, `--temp`, run what has changed; for a comment, nothing."""
     temporary = ("dvc", "exp", "run", "--temp", "--name")
     edit(project.folder / SCORES, "# nothing but a comment")
@@ -104,7 +102,7 @@ def install(site: Path, version: str) -> None:
     (information / "METADATA").write_text(f"Metadata-Version: 2.1\nName: paint\nVersion: {version}\n")
 
 
-def test_why_names_settings_files_and_packages_and_so_does_the_stage(project: Project, tmp_path: Path) -> None:
+def test_why_names_settings_files_and_packages_and_so_does_the_stage(project, tmp_path):
     site = tmp_path / "site-packages"
     path = {"PYTHONPATH": str(site)}
     install(site, "1.0")
@@ -139,7 +137,7 @@ def test_why_names_settings_files_and_packages_and_so_does_the_stage(project: Pr
     assert ran(done.stdout) == {"train@tiny"}
 
 
-def test_why_names_data_and_what_follows(project: Project) -> None:
+def test_why_names_data_and_what_follows(project):
     project.set("data/params.yaml", {"datasets.pairs.seed": 12345})
     said = project.run("figura", "why", "prepare").stdout
     follow = "train@pix2pix, eval-dump@pix2pix, metrics@pix2pix, pose-consistency@pix2pix"

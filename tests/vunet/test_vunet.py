@@ -321,7 +321,7 @@ def test_the_divergence_sums_all_levels_and_channels_in_nats():
 # --- the colours of clothes, and their patterns ---
 
 
-def test_correlation_is_numpys_averaged_over_channels() -> None:
+def test_correlation_is_numpys_averaged_over_channels():
     random = np.random.default_rng(0)
     shown = random.uniform(-1, 1, (40, 3))
     made = 0.6 * shown + 0.4 * random.uniform(-1, 1, (40, 3))
@@ -330,7 +330,7 @@ def test_correlation_is_numpys_averaged_over_channels() -> None:
     assert share(np.array([[1.0, 4.0], [2.0, 2.0]])) == pytest.approx(0.5)  # of the sums
 
 
-def test_mean_colour_needs_enough_cloth() -> None:
+def test_mean_colour_needs_enough_cloth():
     image = np.zeros((3, 8, 8), np.float32)
     image[1, :4] = 0.5
     mask = np.zeros((1, 8, 8), np.float32)
@@ -340,7 +340,7 @@ def test_mean_colour_needs_enough_cloth() -> None:
     assert mean_colour(image, mask) is None
 
 
-def test_contrast_of_stripes_by_hand() -> None:
+def test_contrast_of_stripes_by_hand():
     """In 4 x 4 pixels, 12 pairs one above the other differ by 1, and 12 side by side by 0."""
     image = np.zeros((3, 8, 8), np.float32)
     image[:, ::2], image[:, 1::2] = 0.5, -0.5
@@ -353,7 +353,7 @@ def test_contrast_of_stripes_by_hand() -> None:
     assert contrast(image, mask) is None
 
 
-def test_stripes_that_are_blurred_or_invented(tmp_path: Path) -> None:
+def test_stripes_that_are_blurred_or_invented(tmp_path):
     """Three people with stripes of rising contrast: half of it is left, or all of it by other people."""
     rows = torch.tensor([1.0, -1.0] * 4)[:, None].expand(3, 8, 8)
     shown = torch.stack([strength * rows for strength in (0.2, 0.4, 0.6)])
@@ -381,9 +381,7 @@ def dump_of_clothes(folder: Path, made: np.ndarray, shown: np.ndarray) -> Dump:
 
 
 @pytest.mark.parametrize(("faithful", "bounds"), [(True, (0.999, 1.0001)), (False, (-0.6, 0.6))])
-def test_clothes_that_follow_the_appearance_correlate(
-    tmp_path: Path, faithful: bool, bounds: tuple[float, float]
-) -> None:
+def test_clothes_that_follow_the_appearance_correlate(tmp_path, faithful, bounds):
     random = np.random.default_rng(1)
     shown = random.uniform(-1, 1, (12, 3))
     made = 0.5 * shown if faithful else random.uniform(-1, 1, (12, 3))
@@ -393,7 +391,7 @@ def test_clothes_that_follow_the_appearance_correlate(
     assert bounds[0] <= found["top_r"]["value"] <= bounds[1]
 
 
-def test_equal_ids_of_two_datasets_are_two_people(tmp_path: Path) -> None:
+def test_equal_ids_of_two_datasets_are_two_people(tmp_path):
     shown = np.random.default_rng(1).uniform(-1, 1, (12, 3))
     dump = dump_of_clothes(tmp_path, shown, shown)
     dump.table["person_id"] = [*range(6), *range(6)]
@@ -405,7 +403,7 @@ def test_equal_ids_of_two_datasets_are_two_people(tmp_path: Path) -> None:
     assert score(dump, Bootstrap(20, 0.9, seed=0))["top_identities"] == 12
 
 
-def test_without_clothes_there_is_no_score(tmp_path: Path) -> None:
+def test_without_clothes_there_is_no_score(tmp_path):
     shown = np.random.default_rng(1).uniform(-1, 1, (12, 3))
     dump = dump_of_clothes(tmp_path, shown, shown)
     score = ClothesColour(mode="transfer", image="image", appearance="appearance", person="person_id", where="few")

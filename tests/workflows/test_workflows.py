@@ -60,7 +60,7 @@ def checked_out(published: Project, tmp_path: Path) -> Project:
 
 
 @pytest.mark.slow
-def test_an_honest_commit_passes(checked_out: Project, tmp_path: Path, remote: Path) -> None:
+def test_an_honest_commit_passes(checked_out, tmp_path, remote):
     for name in ORDER:
         status, said = run(name, checked_out, tmp_path, remote)
         assert status == 0, said
@@ -72,9 +72,7 @@ def test_an_honest_commit_passes(checked_out: Project, tmp_path: Path, remote: P
 
 
 @pytest.mark.slow
-def test_an_altered_metric_and_a_rerun_that_breaks_are_reported(
-    checked_out: Project, tmp_path: Path, remote: Path
-) -> None:
+def test_an_altered_metric_and_a_rerun_that_breaks_are_reported(checked_out, tmp_path, remote):
     path = checked_out.folder / "metrics/full/vunet.json"
     metrics = json.loads(path.read_text())
     metrics["reconstruction"]["l1_person"]["value"] /= 2
@@ -95,7 +93,7 @@ def test_an_altered_metric_and_a_rerun_that_breaks_are_reported(
     assert "It did not run" in (tmp_path / "summary.md").read_text().removeprefix(summary)
 
 
-def test_a_rerun_of_everything_takes_no_training_of_an_earlier_job(tmp_path: Path) -> None:
+def test_a_rerun_of_everything_takes_no_training_of_an_earlier_job(tmp_path):
     shutil.copytree(ROOT / ".ci", tmp_path / ".ci")
     for folder in ("runs/toy/finished", "runs/toy/resume", "bin"):
         (tmp_path / folder).mkdir(parents=True)
@@ -105,7 +103,7 @@ def test_a_rerun_of_everything_takes_no_training_of_an_earlier_job(tmp_path: Pat
     assert [one.name for one in (tmp_path / "runs/toy").iterdir()] == ["resume"]  # which a job that was cut needs
 
 
-def test_only_this_repository_with_the_label_reaches_the_gpu_and_only_protected_branches_keep_results() -> None:
+def test_only_this_repository_with_the_label_reaches_the_gpu_and_only_protected_branches_keep_results():
     jobs = named("reproduce")["jobs"]
     (keep,) = (one for one in jobs["reproduce"]["steps"] if "dvc push" in one.get("run", ""))
     assert keep["if"] == "${{ success() && github.ref_protected }}"
@@ -119,7 +117,7 @@ def test_only_this_repository_with_the_label_reaches_the_gpu_and_only_protected_
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
-def test_jobs_have_a_limit_a_shell_and_no_permission_they_do_not_name(path: Path) -> None:
+def test_jobs_have_a_limit_a_shell_and_no_permission_they_do_not_name(path):
     workflow = load(path)
     assert workflow["permissions"] == {}
     assert workflow["defaults"] == {"run": {"shell": "bash"}}
@@ -134,14 +132,14 @@ def test_jobs_have_a_limit_a_shell_and_no_permission_they_do_not_name(path: Path
                 assert re.fullmatch(r"[\w/-]+@[0-9a-f]{40}", step["uses"])
 
 
-def test_the_site_lies_where_the_workflow_looks_for_it() -> None:
+def test_the_site_lies_where_the_workflow_looks_for_it():
     steps = named("docs")["jobs"]["docs"]["steps"]
     (upload,) = (one["with"] for one in steps if one.get("with", {}).get("name") == "site")
     site = tomllib.loads((ROOT / "docs/zensical.toml").read_text())["project"]["site_dir"]
     assert f"\n\tmv docs/{site} {upload['path']}\n" in (ROOT / "Makefile").read_text()
 
 
-def test_make_says_which_python_it_needs(tmp_path: Path) -> None:
+def test_make_says_which_python_it_needs(tmp_path):
     words = (program("make"), "environment", "PYTHON=false", f"VENV={tmp_path / 'venv'}")
     assert "false is not Python 3.11 to 3.14; name one that is: make PYTHON=python3.12" in complaints(*words)
     assert not (tmp_path / "venv").exists()
@@ -176,22 +174,22 @@ def complaints(*command: str, text: str | None = None) -> str:
     ],
     ids=lambda command: command[2] if command[0] == "check-jsonschema" else command[0],
 )
-def test_workflows_and_scripts_are_clean_for_linters(command: tuple[str, ...]) -> None:
+def test_workflows_and_scripts_are_clean_for_linters(command):
     assert complaints(program(command[0]), *command[1:]) == ""
 
 
-def test_a_citation_names_the_version_of_the_package() -> None:
+def test_a_citation_names_the_version_of_the_package():
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
     assert load(ROOT / "CITATION.cff")["version"] == version
 
 
-def test_blocks_are_clean_for_shellcheck() -> None:
+def test_blocks_are_clean_for_shellcheck():
     steps = [step for path in WORKFLOWS for job in load(path)["jobs"].values() for step in job["steps"]]
     for block in [step["run"] for step in steps if "run" in step]:
         # SC1091: the environment is not there
         assert complaints(program("shellcheck"), "--shell=bash", "--exclude=SC1091", "-", text=block) == ""
 
 
-def test_the_dockerfile_is_clean_for_hadolint() -> None:
+def test_the_dockerfile_is_clean_for_hadolint():
     assert complaints(program("hadolint"), "machines/Dockerfile") == ""
     assert "DL3006" in complaints(program("hadolint"), "-", text="FROM debian\n")  # no tag
