@@ -57,11 +57,9 @@ TRY = "try.txt"
 RERUN_HINT = "run eval-dump again"
 TEXTS = {"mode": str, "grid": str, "dataset": str, "name": str}
 """String columns; they may look like numbers (the name of `000000000139.jpg`) or missing values (`NA.jpg`)."""
-COMPUTED = ("loss.", "ms.")
-"""Prefixes of computed columns, whose cells are finite numbers or empty."""
+COMPUTED = ("loss.", "ms.")  # prefixes of computed columns, whose cells are finite numbers or empty
 SUFFIX: dict[Format, str] = {"image": ".image.png", "mask": ".mask.png", "array": ".npy"}
-MOST_PIXELS = 2**26
-"""Larger pictures are rejected before decoding: their values would take more than 800 MB."""
+MOST_PIXELS = 2**26  # larger pictures are rejected before decoding: their values would take more than 800 MB
 PNG = b"\x89PNG\r\n\x1a\n"
 
 NO_SPACE_HINT, IN_THE_WAY_HINT = "make room on the disk, or ", "remove what is in its place, or "

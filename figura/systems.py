@@ -15,8 +15,7 @@ from importlib.machinery import all_suffixes
 from pathlib import Path
 
 PACKAGE = "models"
-SHIPPED = "figura.models"
-"""The package of the shipped systems, unless `models` is: `in_repository`."""
+SHIPPED = "figura.models"  # the package of the shipped systems, unless `models` is: `in_repository`
 IN_WHEEL = Path(__file__).with_name("project")
 PROJECT = IN_WHEEL if IN_WHEEL.is_dir() else Path(__file__).parents[1]
 """The project that ships with figura: its pipeline, `params.yaml`, `recipes`, `stages`, `models`, ..."""

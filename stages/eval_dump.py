@@ -26,8 +26,7 @@ from figura.recipe.load import check_recipe
 from figura.recipe.schema_check import check_schema
 from figura.recipe.trial import mark
 
-READS = ("data", "networks", "losses", "evaluate")
-"""Sections of the recipe whose types it loads."""
+READS = ("data", "networks", "losses", "evaluate")  # sections of the recipe whose types it loads
 
 
 def main(arguments: list[str]) -> None:

@@ -15,8 +15,7 @@ from figura.pipeline.untracked_files import refuse_untracked
 from figura.recipe.expansion import read_recipe
 from figura.recipe.schema_check import check_schema, checked_for_metrics
 
-READS = ("metrics",)
-"""Sections of the recipe whose types it loads."""
+READS = ("metrics",)  # sections of the recipe whose types it loads
 
 
 def main(arguments: list[str]) -> None:

@@ -33,10 +33,8 @@ from figura.recipe.trial import STEPS
 if TYPE_CHECKING:
     from figura.dump import Dump
 
-READS = ("evaluate", "metrics")
-"""Sections of the recipe whose types it loads."""
-READS_OF_MODEL = ("data", "networks", "losses")
-"""The same of the recipe that trained the model."""
+READS = ("evaluate", "metrics")  # sections of the recipe whose types it loads
+READS_OF_MODEL = ("data", "networks", "losses")  # the same of the recipe that trained the model
 SECTIONS = ("evaluate", "metrics", "runtime")
 
 

@@ -10,8 +10,7 @@ from figura.base.errors import CHECKOUT, UserError
 from figura.base.files import open_regular, read_bytes
 
 SUMS = "SHA256SUMS"
-FORMAT = "format.txt"
-"""In a model or dump whose form is newer than that of figura 0.1, which has none."""
+FORMAT = "format.txt"  # in a model or dump whose form is newer than that of figura 0.1, which has none
 
 LINE = re.compile(r"([0-9a-f]{64})  (.+)")
 

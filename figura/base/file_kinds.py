@@ -4,8 +4,7 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
-HEAD = 160
-"""The number of first bytes of a file that tell its kind."""
+HEAD = 160  # the number of first bytes of a file that tell its kind
 
 
 class _Kind(NamedTuple):

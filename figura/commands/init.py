@@ -46,8 +46,7 @@ IN_THE_WAY = ("data.dvc", "figura.py", "figura/__init__.py")
 WEIGHTS = ("start", "losses", "metrics")
 HEADER = re.compile(r"^#.*\bdata/params\.yaml:\n((?:#   .*\n)+)", re.MULTILINE)
 """The dataset that a recipe needs, in the comment at its top; without one, it is that of `data/params.yaml`."""
-LONGEST = 80
-"""Characters of a line of `data/params.yaml`: DVC's writer breaks longer ones."""
+LONGEST = 80  # characters of a line of `data/params.yaml`: DVC's writer breaks longer ones
 RELATIVE = re.compile(r"rescale: \{relative: \[([\d.]+), ([\d.]+)\]\}  # of (\d+) px")
 """The sizes of training's pictures, relative to those of figura's own data."""
 DOWNS = re.compile(r"^ *n_downs: (\d+)", re.MULTILINE)

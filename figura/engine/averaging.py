@@ -14,8 +14,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-BUCKET = 25 * 2**20
-"""Bytes of gradients reduced together, as in `DistributedDataParallel`."""
+BUCKET = 25 * 2**20  # bytes of gradients reduced together, as in `DistributedDataParallel`
 
 
 @dataclass

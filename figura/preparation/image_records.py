@@ -20,8 +20,7 @@ from figura.preparation.questions import JointCounts
 
 _FREE = 1 << 62
 Reached = tuple[float, float]
-Reach = Mapping[int, Reached]
-"""Image id -> the largest x and y of its annotations."""
+Reach = Mapping[int, Reached]  # image id -> the largest x and y of its annotations
 
 _BOTH = (
     "images whose record has width and height exchanged, and whose annotations fit both ways, read as the file is: "

@@ -18,8 +18,7 @@ from figura.base.pictures import left_out_line
 from figura.formats.prepared import REJECTED, archive_of
 
 REPAIRED = "repaired.csv"
-MOST = 10_000
-"""Rows of `repaired.csv` of one kind."""
+MOST = 10_000  # rows of `repaired.csv` of one kind
 
 
 class Rejected(NamedTuple):

@@ -22,8 +22,7 @@ from figura.formats.pair_files import LAYOUTS, Fault, Loaded, Pair, find_pairs, 
 from figura.preparation.outcome import Outcome, Repaired, Repairs, rejected_line
 from figura.preparation.splits import OF_ONE_VIDEO, drawn_apart, video_of
 
-SHOWN = 8
-"""Pictures in a row of a sheet."""
+SHOWN = 8  # pictures in a row of a sheet
 _AT_ONCE = 64
 _SIDE = 128  # of a picture in a sheet, pixels
 _VARIES = 8  # standard deviation of a column that is no plain background, of 255

@@ -16,8 +16,7 @@ from figura.base.raw_pictures import read_picture
 from figura.formats.skeletons import Side, Skeleton, side_of
 
 COLUMNS = 4
-SHOWN = 8
-"""Images per split in the picture."""
+SHOWN = 8  # images per split in the picture
 
 Pixels = NDArray[np.uint8]
 Colour = tuple[int, int, int]

@@ -14,8 +14,7 @@ from figura.preparation.outcome import Outcome
 PREPARED = Path("data/prepared")
 KINDS = "figura.preparation.kinds"
 """The package of the modules that an entry's `kind` names; stages/prepare.py has it, too, for the manifest."""
-DRAWN = ("synthetic", "catalogue", "day_night")
-"""Kinds that need no raw data."""
+DRAWN = ("synthetic", "catalogue", "day_night")  # kinds that need no raw data
 
 
 def prepare(entry: Dataset, name: str, root: Path, progress: bool = False) -> Path:

@@ -245,8 +245,7 @@ class Market1501(Identities):
         return self
 
 
-Status = Literal["train", "query", "gallery"]
-"""The evaluation status of an image of DeepFashion."""
+Status = Literal["train", "query", "gallery"]  # the evaluation status of an image of DeepFashion
 
 
 class DeepFashion(Identities):

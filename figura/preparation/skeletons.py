@@ -26,8 +26,7 @@ from figura.preparation.categories import People
 from figura.preparation.settings import KeypointSettings
 
 SIGMA = 0.05
-HEIGHT = 10.0
-"""The longer side of a measured standing pose; COCO's is 9.7 high."""
+HEIGHT = 10.0  # the longer side of a measured standing pose; COCO's is 9.7 high
 
 _SETTING_OF = {
     "flip_pairs": "flip",

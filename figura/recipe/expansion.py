@@ -30,8 +30,7 @@ SOURCES = {
     "runtime": ("runtime",),
 }
 """The sections whose entries those of a section may extend."""
-OF_STEPS = ("every", "after", "before", "only")
-"""Keys of an injector that only a step has."""
+OF_STEPS = ("every", "after", "before", "only")  # keys of an injector that only a step has
 
 Content = dict[str, Any]
 Key = tuple[str, ...]

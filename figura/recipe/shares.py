@@ -12,8 +12,7 @@ from typing import Any
 from figura.base.error_collector import ErrorCollector
 
 FORM = r"^\d+(\.\d+)?%$"
-TIMELESS = ("data", "networks", "losses", "metrics")
-"""Sections in which only schedules and gates have times."""
+TIMELESS = ("data", "networks", "losses", "metrics")  # sections in which only schedules and gates have times
 TIMES = {"schedule", "every", "after", "before"}
 
 

@@ -16,12 +16,10 @@ if TYPE_CHECKING:  # loaded where something is drawn: evaluations run where it i
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-Histories = tuple[pd.DataFrame, pd.DataFrame]
-"""A run's history: training rows and validation rows."""
+Histories = tuple[pd.DataFrame, pd.DataFrame]  # a run's history: training rows and validation rows
 
 TRAINING, VALIDATION = {"linewidth": 1.0}, {"marker": "o", "markersize": 4.0, "linewidth": 1.8}
-WIDE_RANGE = 30.0
-"""An axis is logarithmic if its values are positive and span more than this ratio."""
+WIDE_RANGE = 30.0  # an axis is logarithmic if its values are positive and span more than this ratio
 
 
 def read_histories(run: Path) -> Histories:

@@ -16,10 +16,8 @@ from figura.report.interfaces import NotApplicableError, Picture, Score
 from figura.report.resampling import LEAST_GROUPS, PairedBootstrap, PairedEstimate
 from figura.report.sheets import finish
 
-PLAIN = (int, float, str, list, tuple, type(None))
-"""Types that JSON has."""
-Metrics = dict[str, dict[str, Any]]
-"""Score -> metric -> number or `{value, low, high}`."""
+PLAIN = (int, float, str, list, tuple, type(None))  # types that JSON has
+Metrics = dict[str, dict[str, Any]]  # score -> metric -> number or `{value, low, high}`
 
 
 def build_scores(recipe: Recipe) -> dict[str, Score]:

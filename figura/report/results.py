@@ -13,8 +13,7 @@ from figura.recipe.trial import KEY, short_metrics
 from figura.report.metrics import compute_metrics, draw_pictures, flattened, gains, summarize
 from figura.report.verdicts import verdicts
 
-MOST_SHOWN = 8
-"""Numbers that are printed if the summary has none."""
+MOST_SHOWN = 8  # numbers that are printed if the summary has none
 
 
 def write_results(recipe: Recipe, dump: Dump, metrics: Path, plots: Path, header: str) -> None:

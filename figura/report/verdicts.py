@@ -14,8 +14,7 @@ from figura.report.intervals import Floats
 
 RISE, FALL = 0.02, 0.05
 """Shares of a loss's whole fall: a rise of validation, and a fall in the last quarter of training, that count."""
-DIVERGED = 10.0
-"""Times its first row."""
+DIVERGED = 10.0  # times its first row
 
 
 def verdict(gain: Mapping[str, float]) -> str:

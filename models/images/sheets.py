@@ -13,8 +13,7 @@ from figura.dump import Array, Dump
 from figura.report.interfaces import NotApplicableError, Picture, rows_where
 from figura.report.sheets import Pixels, pixels_of, side_by_side
 
-LARGE_ERROR = 0.5
-"""The error, of pixels in [-1, 1], at which the colour scale saturates."""
+LARGE_ERROR = 0.5  # the error, of pixels in [-1, 1], at which the colour scale saturates
 
 
 def error_map(image: Array, target: Array) -> Pixels:

@@ -23,8 +23,7 @@ from .degradation_settings import Degradation, Sharpening
 from .degradations import degraded, sharpened
 from .resampling import Kernel, resample
 
-GREY = ("1", "L", "LA", "I;16", "I;16B")
-"""Pillow's modes of files with one channel of colour."""
+GREY = ("1", "L", "LA", "I;16", "I;16B")  # Pillow's modes of files with one channel of colour
 
 
 class Patches(ExampleDataset):
