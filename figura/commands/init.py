@@ -184,7 +184,7 @@ def write_project(root: Path, recipes: list[str], own: Mapping[str, str] = Mappi
     lines.append(f"wrote {', '.join(written)}")
     if stay:
         lines.append(f"left as they are: {', '.join(stay)}")
-    if hidden := _ignored(root, files):
+    if hidden := _run(["git", "check-ignore", "--stdin"], root, "\n".join(files)).stdout.splitlines():
         lines.append(f"next: .gitignore hides {', '.join(hidden)} from git and DVC; allow them")
     if ".dvcignore" in stay and "__pycache__" not in (root / ".dvcignore").read_text(errors="replace").split():
         lines.append(f"next: add the lines of {PROJECT / '.dvcignore'} to .dvcignore")
@@ -342,19 +342,6 @@ def _shown(path: str) -> str:
     return "/".join(parts[:2]) if parts[0] == PACKAGE else parts[0] if len(parts) > 1 else path
 
 
-def _ignored(root: Path, files: Iterable[str]) -> list[str]:
-    """Return the files that the repository's `.gitignore` hides from git and DVC."""
-    done = subprocess.run(
-        ["git", "check-ignore", "--stdin"],
-        cwd=root,
-        input="\n".join(files),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return done.stdout.splitlines()
-
-
 def _repository(root: Path) -> list[str]:
     """Make the folder a repository of git and of DVC; return what was done. Raises UserError if one refuses."""
     lines = []
@@ -369,9 +356,10 @@ def _repository(root: Path) -> list[str]:
     return lines
 
 
-def _run(command: list[str], root: Path) -> "subprocess.CompletedProcess[str]":
+def _run(command: list[str], root: Path, text: str = "") -> "subprocess.CompletedProcess[str]":
+    """Run a command, which reads `text`. Raises UserError if it is not installed."""
     try:
-        return subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
+        return subprocess.run(command, cwd=root, input=text, capture_output=True, text=True, check=False)
     except FileNotFoundError:
         raise UserError(f"{command[0]} is not installed; DVC needs it") from None
 

@@ -223,24 +223,19 @@ def test_the_sanity_check_changes_nothing():
     assert torch.equal(random, torch.random.get_rng_state())
 
 
-def test_data_that_cannot_be_read_is_told_at_its_key():
+def test_data_that_cannot_be_read_or_have_no_examples_are_told_at_their_keys():
     class Broken(Shapes):
         def example(self, index: int, random: np.random.Generator) -> Example:
             raise UserError("picture.png: no readable picture")
 
-    recipe, errors = check(PIX, {}), ErrorCollector(Path(PIX))
-    sanity_check(recipe, build_networks(recipe), {"pairs": Broken()}, {"pairs": Shapes(**DATA[PIX][1])}, errors)
-    assert errors.lines == [f"{PIX}: data.train.pairs: picture.png: no readable picture"]
-
-
-def test_data_without_examples_is_told_at_its_key():
     class Empty(Shapes):
         def __len__(self) -> int:
             return 0
 
     recipe, errors = check(PIX, {}), ErrorCollector(Path(PIX))
-    sanity_check(recipe, build_networks(recipe), {"pairs": Shapes(**DATA[PIX][0])}, {"pairs": Empty()}, errors)
-    assert errors.lines == [f"{PIX}: data.validation.pairs: has no examples"]
+    sanity_check(recipe, build_networks(recipe), {"pairs": Broken()}, {"pairs": Empty()}, errors)
+    validation = f"{PIX}: data.validation.pairs: has no examples"
+    assert errors.lines == [validation, f"{PIX}: data.train.pairs: picture.png: no readable picture"]
 
 
 # words of other systems: each is answered by what exists here
