@@ -90,6 +90,11 @@ def write_yolo(data=POSE, **labels):
         write(f"labels/{name}.txt", text)
 
 
+def prepare_yolo(data=POSE, max_rejected=0.0, **labels):
+    write_yolo(data, **labels)
+    prepare_with(max_rejected, annotations="data.yaml")
+
+
 @pytest.mark.parametrize("annotations", ["data.yaml", "."])
 def test_a_yolo_pose_folder(annotations, capsys):
     write_yolo()
@@ -112,8 +117,7 @@ def test_a_yolo_pose_folder(annotations, capsys):
 def test_names_and_mirrored_joints_of_yolo(capsys):
     numbers = " ".join(f"{0.2 + joint / 50} 0.5 2" for joint in range(17))
     data = POSE.replace("[3, 3]", "[17, 3]").replace("[0, 2, 1]", str(list(FLIP))).replace("dog", "person")
-    write_yolo(data, **{"train/a": f"0 0.5 0.5 0.8 0.25 {numbers}\n"})
-    prepare_with(annotations="data.yaml")
+    prepare_yolo(data, **{"train/a": f"0 0.5 0.5 0.8 0.25 {numbers}\n"})
     assert load("train")["categories"][0]["keypoints"] == list(KEYPOINTS)
     write("data.yaml", data.replace(str(list(FLIP)), str(list(range(17)))))
     assert run(main, ["mine"]) == 0
@@ -143,8 +147,7 @@ def test_boxes_and_polygons_of_yolo():
 @pytest.mark.parametrize("row", ["0 0.5 0.5 0.5 0.25 0.9 3", "0 0.5 0.5 0.5 0.25 3"])
 def test_boxes_of_tracks_of_yolo(row):
     """Ultralytics' `track` writes the number of the track behind the box and its confidence."""
-    write_yolo("train: images/train\nval: images/val\nnames: [dog]\n", **{"train/a": f"{row}\n"})
-    prepare_with(annotations="data.yaml")
+    prepare_yolo("train: images/train\nval: images/val\nnames: [dog]\n", **{"train/a": f"{row}\n"})
     (dog,) = load("train")["annotations"]
     assert dog["bbox"] == [8, 18, 16, 12]
     assert not dog.get("segmentation")
@@ -153,8 +156,7 @@ def test_boxes_of_tracks_of_yolo(row):
 def test_poses_of_yolo_without_kpt_shape_are_no_polygons():
     """Nor is a polygon a pose that has a corner of the picture."""
     row = f"0 0.5 0.5 0.5 0.25{' 0.25 0.5 2 0 0 0' * 2}\n0 0.5 0.5 0.5 0.25 0 0 1 0.5 0.5 1\n"
-    write_yolo("train: images/train\nval: images/val\nnames: [dog]\n", **{"train/a": row})
-    prepare_with(annotations="data.yaml", max_rejected=0.5)
+    prepare_yolo("train: images/train\nval: images/val\nnames: [dog]\n", **{"train/a": row}, max_rejected=0.5)
     (refused,) = rows(PREPARED / "rejected.csv")
     assert (refused["reason"], refused["detail"]) == ("joints, and data.yaml has no kpt_shape", "kpt_shape: [4, 3]")
     (polygon,) = load("train")["annotations"]
@@ -162,8 +164,7 @@ def test_poses_of_yolo_without_kpt_shape_are_no_polygons():
 
 
 def test_a_pose_with_confidence_and_track_of_yolo():
-    write_yolo(**{"train/a": "0 0.5 0.5 0.5 0.25 0.25 0.5 2 0.5 0.5 1 nan nan 0 0.9 7\n", "train/._a": "\0\n"})
-    prepare_with(annotations="data.yaml")
+    prepare_yolo(**{"train/a": "0 0.5 0.5 0.5 0.25 0.25 0.5 2 0.5 0.5 1 nan nan 0 0.9 7\n", "train/._a": "\0\n"})
     assert load("train")["annotations"][0]["keypoints"] == [8, 24, 2, 16, 24, 1, 0, 0, 0]
 
 
@@ -176,8 +177,7 @@ def test_pictures_that_share_a_label_of_yolo_are_told(capsys):
 
 
 def test_a_picture_in_two_splits_of_yolo_is_told(capsys):
-    write_yolo(POSE.replace("images/val", "images/train"))
-    prepare_with(annotations="data.yaml")
+    prepare_yolo(POSE.replace("images/val", "images/train"))
     assert "warning: data.yaml: 2 pictures of validation are in another split, too" in capsys.readouterr().out
 
 
@@ -210,15 +210,13 @@ def test_yolo_as_windows_writes_it():
     ],
 )
 def test_data_yaml_of_other_tools_and_machines(old, new):
-    write_yolo(POSE.replace(old, new))
-    prepare_with(annotations="data.yaml")
+    prepare_yolo(POSE.replace(old, new))
     assert [len(load("train")[section]) for section in ("images", "annotations")] == [2, 1]
     assert [len(load("validation")[section]) for section in ("images", "annotations")] == [1, 0]
 
 
 def test_classes_of_yolo_called_yes_and_no():
-    write_yolo("train: images/train\nval: images/val\nnames: [yes, no]\n", **{"train/a": "1 0.5 0.5 0.5 0.25\n"})
-    prepare_with(annotations="data.yaml")
+    prepare_yolo("train: images/train\nval: images/val\nnames: [yes, no]\n", **{"train/a": "1 0.5 0.5 0.5 0.25\n"})
     assert [one["name"] for one in load("train")["categories"]] == ["yes", "no"]
 
 
@@ -275,8 +273,7 @@ def test_classes_of_yolo_counted_from_another_number_are_refused(capsys):
 
 
 def test_joints_of_yolo_without_flags():
-    write_yolo(POSE.replace("[3, 3]", "[3, 2]"), **{"train/a": "0 0.5 0.5 0.5 0.25 0.25 0.5 0 0.5 -1 -1\n"})
-    prepare_with(annotations="data.yaml")
+    prepare_yolo(POSE.replace("[3, 3]", "[3, 2]"), **{"train/a": "0 0.5 0.5 0.5 0.25 0.25 0.5 0 0.5 -1 -1\n"})
     assert load("train")["annotations"][0]["keypoints"] == [8, 24, 2, 0, 24, 2, 0, 0, 0]
 
 
@@ -296,8 +293,7 @@ def test_joints_of_yolo_without_flags():
     ],
 )
 def test_faulty_labels_are_listed(row, reason):
-    write_yolo(**{"train/b": f"\n{row}\n"})
-    prepare_with(0.5, annotations="data.yaml")
+    prepare_yolo(**{"train/b": f"\n{row}\n"}, max_rejected=0.5)
     (one,) = rows(PREPARED / "rejected.csv")
     assert (one["file"], one["kind"], one["id"]) == ("data.yaml", "annotation", "labels/train/b.txt: 2")
     assert one["reason"] == reason
@@ -629,27 +625,24 @@ def test_coco_files_of_several_splits_are_not_joined(capsys):
     assert "its files are those of several splits (train, val); write them apart" in capsys.readouterr().err
 
 
-def test_joints_get_other_names():
+def write_dog(count, **category):
+    """Write a picture of a dog and, as COCO's file, its annotation with some joints."""
     write_pictures("a.png")
-    person = {"category_id": 1, "score": 1, "bbox": [3, 4, 20, 30], "keypoints": flat(2)}
+    dog = {"id": 1, "image_id": 1, "category_id": 1, "score": 1, "bbox": [3, 4, 20, 30], "keypoints": flat(count)}
     images = [{"id": 1, "file_name": "a.png", "width": 32, "height": 48}]
-    categories = [{"id": 1, "name": "dog", "keypoints": ["a", "b"]}]
-    write(
-        "annotations.json",
-        {"images": images, "annotations": [{"id": 1, "image_id": 1, **person}], "categories": categories},
-    )
+    categories = [{"id": 1, "name": "dog", **category}]
+    write("annotations.json", {"images": images, "annotations": [dog], "categories": categories})
+
+
+def test_joints_get_other_names():
+    write_dog(2, keypoints=["a", "b"])
     people, (category,), _ = converted("annotations.json", stated=["b", "head"])
     assert category["keypoints"] == ["b", "head"]  # in the order of the file
     assert people["a.png"][0]["keypoints"] == [4, 5, 2, 5, 5, 2]
 
 
 def test_connections_are_those_of_the_category():
-    write_pictures("a.png")
-    person = {"category_id": 1, "score": 1, "bbox": [3, 4, 20, 30], "keypoints": flat(3)}
-    category = {"id": 1, "name": "dog", "keypoints": ["a", "b", "c"], "skeleton": [[1, 3], [3, 2]]}
-    images = [{"id": 1, "file_name": "a.png", "width": 32, "height": 48}]
-    content = {"images": images, "annotations": [{"id": 1, "image_id": 1, **person}], "categories": [category]}
-    write("annotations.json", content)
+    write_dog(3, keypoints=["a", "b", "c"], skeleton=[[1, 3], [3, 2]])
     converted("annotations.json")
     assert json.loads((PREPARED / "facts.json").read_text())["skeleton"]["connections"] == [["a", "c"], ["c", "b"]]
 
