@@ -3,7 +3,8 @@
 `extends: reconstruction` names an entry of the same map, a dotted key such as `steps.generator` one elsewhere, and
 `params.yaml#metrics.scores` one of another file. The entry then has the keys of that one, except those that it has
 itself. The `injectors` of steps, modes and grids are combined by name, each in the same way, in the order of that one
-with further ones last, or, if all of them are named, in their own order. Other values are replaced whole. Of a step,
+with further ones last, or, if all of them are named, in their own order. Other values are replaced whole. In a map of
+entries (`MAPS`), `name: null` takes the entry of that name away. Of a step,
 modes and grids take the injectors alone, without their gates. An injector of a `network` without a `type` is `Forward`.
 
 The pipeline does not follow `extends`: the manifest of a stage has what its recipe takes from other files
@@ -31,6 +32,11 @@ SOURCES = {
 }
 """The sections whose entries those of a section may extend."""
 OF_STEPS = ("every", "after", "before", "only")  # keys of an injector that only a step has
+MAPS = (
+    "networks", "losses", "steps", "callbacks", "injectors", "modes", "grids", "averages", "scores", "pictures",
+    "summary", "compare",
+)  # fmt: skip
+"""Keys whose values are maps of entries."""
 
 Content = dict[str, Any]
 Key = tuple[str, ...]
@@ -94,6 +100,10 @@ class _Expansion:
     def _inherit(self, path: Key, own: Any, base: Any, source: str) -> None:
         if isinstance(own, dict) and isinstance(base, dict):
             self.errors.origins |= {".".join((*path, key)): f"{source}.{key}" for key in base if key not in own}
+            if path[-1] in MAPS and (absent := {name for name in base if own.get(name, name) is None}):
+                base = {name: one for name, one in base.items() if name not in absent}
+                for name in absent:
+                    del own[name]
             if path[-1] == "injectors" and base.keys() <= own.keys():
                 return  # in the order in which all are named
             both = deepcopy(base) | own

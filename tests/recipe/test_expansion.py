@@ -39,16 +39,18 @@ evaluate:
       injectors:
         draw: {inputs: {y: y}}
         judge: {extends: draw, args: {}}
+    fewer: {extends: plain, injectors: {judge: null}, save: null}
   grids:
     all: {rows: [x], injectors: {one: {extends: evaluate.modes.other.injectors.draw}}}
 metrics:
-  scores: {extends: "base.yaml#metrics.scores", l2: {extends: l1, power: 2}}
+  scores: {extends: "base.yaml#metrics.scores", l2: {extends: l1, power: 2}, l0: null}
 predict:
   injectors: {extends: evaluate.modes.plain.injectors, track: {type: Track}}
 """
 BASE = "metrics: {scores: {l1: {extends: l0, mode: plain}, l0: {type: Distance, image: image}}}"
 DRAW: dict[str, Any] = {"type": "Forward", "inputs": {"x": "x"}, "args": {"mode": "mean"}}
 PLAIN = {"draw": DRAW, "judge": {"network": "judge", "type": "Forward"}, "more": {"type": "Noise", "like": "x"}}
+L1 = {"type": "Distance", "image": "image", "mode": "plain"}
 BY_HAND: dict[str, Any] = {
     "losses.fake": {"type": "L1", "inputs": {"logits": "fake"}, "weight": 0.5},
     "evaluate.modes.plain": {"injectors": PLAIN, "save": {"image": "image"}},
@@ -56,7 +58,8 @@ BY_HAND: dict[str, Any] = {
     "evaluate.grids.all": {"rows": ["x"], "injectors": {"one": DRAW | {"inputs": {"y": "y"}}}},
     "evaluate.modes.other.injectors.draw": DRAW | {"inputs": {"y": "y"}},
     "evaluate.modes.other.injectors.more": PLAIN["more"],
-    "metrics.scores.l1": {"type": "Distance", "image": "image", "mode": "plain"},
+    "evaluate.modes.fewer": {"injectors": {"draw": DRAW, "more": PLAIN["more"]}, "save": None},
+    "metrics.scores": {"l1": L1, "l2": L1 | {"power": 2}},
     "predict.injectors": PLAIN | {"track": {"type": "Track"}},
 }
 
@@ -129,7 +132,7 @@ def test_a_manifest_has_the_settings_that_dvc_does_not_see(recipe: dict[str, Any
     Path("recipe.yaml").write_text(to_yaml(recipe))
     Path("other.yaml").write_text(to_yaml(recipe | {"callbacks": callbacks}))
     params, files = [("recipe.yaml", "evaluate"), ("recipe.yaml", "metrics"), ("other.yaml", "steps")], set[Path]()
-    scores = {"l0": {"type": "Distance", "image": "image"}, "l1": BY_HAND["metrics.scores.l1"]}
+    scores = {"l1": L1}
     assert settings_of(Instance("metrics@toy", (), (), (), tuple(params)), files) == {
         "recipe.yaml: metrics": {"scores": scores | {"l2": scores["l1"] | {"power": 2}}},
         "other.yaml: callbacks": callbacks,
