@@ -121,9 +121,13 @@ def _faults(node: yaml.Node, depth: int) -> Iterator[tuple[yaml.Node, str]]:
     elif depth > DEEPEST:
         yield node, f"nested more than {DEEPEST} deep"
     names = set[str]()
-    for key, _ in node.value if isinstance(node, yaml.MappingNode) else ():
+    before = ""
+    for key, value in node.value if isinstance(node, yaml.MappingNode) else ():
         if key.tag not in (TEXT, MERGE) or not key.value:
-            yield key, "a key that is no text; write it in quotes"
+            comma = value.value == "" and f"{before}{key.value}".lstrip("+-").isdecimal()
+            quotes = "a key that is no text; write it in quotes"
+            yield key, f"a decimal comma; write {before}.{key.value}" if before and comma else quotes
+        before = value.value if isinstance(value, yaml.ScalarNode) else ""
         if key.value in names:
             yield key, f"a key stands twice: {key.value}"
         names.add(key.value)

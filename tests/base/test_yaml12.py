@@ -144,6 +144,8 @@ def test_a_structure_is_what_dvc_reads(text):
         ("a: !!int [1]", ":1:4: not valid YAML: expected a scalar node"),
         ("? {a: 1}\n: 2", ":1:3: a key that is no text"),
         ("a: {1: x, b: y}", ":1:5: a key that is no text; write it in quotes"),
+        ("a: {b: x, 1}", ":1:11: a key that is no text; write it in quotes"),
+        ("a: {b: -0,05, c: 1}", ":1:11: a decimal comma; write -0.05"),
         ("a: {'': x}", ":1:5: a key that is no text"),
         ("a: &x\n  b: [*x]", ":2:6: more than 100,000 values"),
         ("a: &x {<<: *x}", ":1:4: more than 100,000 values"),
