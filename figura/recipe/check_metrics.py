@@ -1,7 +1,9 @@
 """Checks of `metrics`: scores and pictures exist, accept their arguments, and read what `evaluate` writes."""
 
 from figura.base.error_collector import ErrorCollector
+from figura.base.errors import closest
 from figura.recipe.schema import ERROR_KEY, Declaration, Recipe
+from figura.recipe.stand_ins import is_stand_in
 from figura.recipe.trial import KEY
 from figura.recipe.types import PICTURE, SCORE, check_declaration
 from figura.systems import PACKAGE as SYSTEMS
@@ -56,12 +58,20 @@ def _of_dump(recipe: Recipe, entry: Declaration, key: str, errors: ErrorCollecto
 
 
 def _of_mode(recipe: Recipe, entry: Declaration, kind: type | None, key: str, errors: ErrorCollector) -> None:
-    """Check that the dump has the pictures of its mode that a score or picture of figura compares."""
+    """Check that the dump has what a score or picture reads of its mode.
+
+    Of a class that is not figura's, only names that seem misspelt are told: other words may mean something else. The
+    inputs of a package's metric may also be losses, ids and other columns.
+    """
     mode = recipe.evaluate.modes.get(str(entry.arguments.get("mode")))
-    if mode is None or kind is None or kind.__module__.partition(".")[0] not in (SYSTEMS, "figura"):
+    if mode is None or kind is None:
         return
-    saved = {*recipe.evaluate.inputs, *mode.save}
-    for what in ("image", "target", "mask"):
-        name = entry.arguments.get(what)
-        if isinstance(name, str) and name not in saved:
+    ours, saved = kind.__module__.partition(".")[0] in (SYSTEMS, "figura"), {*recipe.evaluate.inputs, *mode.save}
+    read = {what: entry.arguments.get(what) for what in ("image", "target", "mask")}
+    inputs = entry.arguments.get("inputs") if is_stand_in(kind) else None
+    read |= {f"inputs.{role}": name for role, name in (inputs.items() if isinstance(inputs, dict) else ())}
+    for what, name in read.items():
+        column = str(name).startswith("loss.") or str(name).endswith("_id") or name in ("index", "draw", "name")
+        strict = ours or (what.startswith("inputs.") and not column)
+        if isinstance(name, str) and name not in saved and (strict or closest(name, saved)):
             errors.add_unknown(f"{key}.{what}", name, saved, "name: the dump has no")
