@@ -63,6 +63,7 @@ class _SanityCheck:
         self.recipe, self.networks, self.errors = recipe, Networks(networks, networks), errors
         self.device = next((p.device for n in networks.values() for p in n.parameters()), torch.device("cpu"))
         self.last = (recipe.train.steps or 1) - 1
+        self.said = set[str]()  # names of pictures in bytes
         self.failed: dict[str, list[tuple[str, str]]] = {}  # by exception message: the keys and the inputs
 
     def run(self, train: Mapping[str, ExampleDataset], validation: Mapping[str, ExampleDataset]) -> None:
@@ -89,7 +90,14 @@ class _SanityCheck:
             return None
         mixture = Mixture(dict(datasets), self.recipe.seed)
         batch = self._tried(key, lambda: collated([mixture[(name, 0, index)] for index in chosen(datasets[name])]), {})
-        return None if batch is None else to_device(batch, self.device)
+        if batch is None:
+            return None
+        for one in [one for one, value in batch.items() if in_bytes(value) and one not in self.said]:
+            self.said.add(one)
+            if not dist.is_initialized() or dist.get_rank() == 0:
+                cure = "figura's pictures are in [-1, 1]: return `value / 127.5 - 1` as float32"
+                print(f"warning: {key}: {one!r} seems to be a picture of values up to 255; {cure}", flush=True)
+        return to_device(batch, self.device)
 
     def _steps(self, batch: Values) -> None:
         state = dict(batch)
@@ -207,6 +215,14 @@ class _SanityCheck:
             said = "; ".join(line.strip() for line in str(error).splitlines() if line.strip()) or type(error).__name__
             self.failed.setdefault(said, []).append((key, f"; it read {shapes}" if shapes else ""))
             return None
+
+
+def in_bytes(value: Any) -> bool:
+    """Whether a value is a batch of colour pictures, (N, 3, H, W), in the range of bytes."""
+    if not isinstance(value, Tensor) or value.ndim != 4 or value.shape[1] != 3:
+        return False
+    low, high = value.min().item(), value.max().item()
+    return value.dtype == torch.uint8 or (value.is_floating_point() and low >= 0 and 16 < high <= 255)
 
 
 def described(value: Any) -> str:

@@ -31,7 +31,7 @@ from figura.prediction.inputs import PhotoExamples
 from figura.recipe.load import check_recipe
 from figura.recipe.other_systems import WORDS
 from figura.recipe.schema import Declaration, Recipe
-from figura.training.sanity_check import sanity_check
+from figura.training.sanity_check import in_bytes, sanity_check
 
 ROOT = Path(__file__).parents[2]
 FILE = Path(__file__).with_name("messages.txt")
@@ -243,6 +243,33 @@ def test_data_that_cannot_be_read_or_have_no_examples_are_told_at_their_keys():
     sanity_check(recipe, build_networks(recipe), {"pairs": Broken()}, {"pairs": Empty()}, errors)
     validation = f"{PIX}: data.validation.pairs: has no examples"
     assert errors.lines == [validation, f"{PIX}: data.train.pairs: picture.png: no readable picture"]
+
+
+def test_pictures_in_bytes_are_told_once(capsys):
+    """A warning: the training goes on, and what they mean is the network's."""
+    recipe = check("toy", {})
+    pictures = {"p": Shapes(x=(1, 4, 4), y=(1, 4, 4), picture=np.full((3, 4, 4), 200, np.uint8))}
+    errors = ErrorCollector(Path("toy"))
+    sanity_check(recipe, build_networks(recipe), pictures, pictures, errors)
+    (line,) = capsys.readouterr().out.splitlines()
+    assert line.startswith("warning: data.train.p: 'picture' seems to be a picture of values up to 255; ")
+    assert errors.lines == []
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        (torch.full((2, 3, 4, 4), 255.0), True),
+        (torch.zeros(2, 3, 4, 4, dtype=torch.uint8), True),
+        (torch.full((2, 3, 4, 4), 1.0), False),
+        (torch.full((2, 3, 4, 4), 300.0), False),
+        (torch.full((2, 1, 4, 4), 255, dtype=torch.uint8), False),  # perhaps labels
+        (torch.full((2, 3), 200.0), False),
+        ("text", False),
+    ],
+)
+def test_what_seems_to_be_a_picture_in_bytes(value, told):
+    assert in_bytes(value) == told
 
 
 # words of other systems: each is answered by what exists here
