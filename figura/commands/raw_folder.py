@@ -44,6 +44,7 @@ _SPLIT = re.compile(r"(?<![a-z])(train|val|test)(?:id|idation|ing|set)?(?![a-z])
 """A split as a word of its own: `interval` and `latest` are none."""
 _BESIDE = re.compile(r"\.|__MACOSX$|(?i:(readme|licen[cs]e)\b|.*\.(7z|db|gz|html|ini|md|pdf|rar|tar|tgz|zip)$)")
 """What lies beside the one folder that has everything."""
+_ARCHIVES = (".7z", ".gz", ".rar", ".tar", ".tgz", ".zip")
 _ANNOTATIONS = (".json", ".ndjson", ".jsonl", ".xml", ".csv", ".txt", ".h5", ".slp", ".mat")
 
 Places = dict[str, tuple[str, Path, tuple[str, ...]]]
@@ -74,13 +75,17 @@ def look(path: Path) -> Found:
     if not path.is_dir():
         what = "a single file" if path.is_file() else "no such folder"
         raise UserError(f"--data {path}: {what}; name a folder of at least {FEWEST} pictures")
+    packed = list[str]()
     while len(inside := [one for one in path.iterdir() if not _BESIDE.match(one.name)]) == 1 and inside[0].is_dir():
+        names = sorted(one.name for one in path.iterdir() if one.suffix.lower() in _ARCHIVES)
+        packed += [one for one in names if not one.startswith(inside[0].name)]  # its own archive
         path = inside[0]
     found = [one for one in (_yolo(path), _coco(path), _two_sides(path)) if one]
     if len(found) > 1:
         both = "; and ".join(one.seen[0] for one in found)
         raise UserError(f"--data {path}: {both}: name a folder that has one of them")
-    return found[0] if found else _pictures(path)
+    one = found[0] if found else _pictures(path)
+    return one._replace(seen=(*one.seen, f"not unpacked: {', '.join(packed)}")) if packed else one
 
 
 def _yolo(folder: Path) -> Found | None:
@@ -118,8 +123,11 @@ def _coco(folder: Path) -> Found | None:
     for split, files in by_split.items():
         by_split[split] = [one for one in files if "keypoints" in one.name] or files
         if len(by_split[split]) > 1:
-            both = " and ".join(one.name for one in files)
-            raise UserError(f"--data {folder}: {both} are annotations of one split; leave one of them in the folder")
+            both = " and ".join(one.name for one in files[:2])
+            more = f", and {len(files) - 2} more," if len(files) > 2 else ""
+            raise UserError(
+                f"--data {folder}: {both}{more} are annotations of one split; leave one of them there, or join them"
+            )
     records, pictures, counts, images = list[Any](), list[Path](), dict[str, int](), dict[str, str]()
     for split, (file,) in by_split.items():
         said = [str(file_name_of(one)) for one in read_records(file, "images") if isinstance(one, dict)]
@@ -359,8 +367,10 @@ def _why_not_read(file: Path) -> str | None:
     """Return what annotations beside plain pictures are, and what to do; None for other files."""
     try:
         export = open_export(file, "not read")
-        if export or {"images", "annotations"} <= {key for key, _ in read_pairs(file)}:
-            return f"not read: {file.name}: {export.format if export else 'COCO JSON'}; name its folder to use it"
+        if export:
+            return f"not read: {file.name}: {export.format}; write its entry as data/raw/README.md says"
+        if {"images", "annotations"} <= {key for key, _ in read_pairs(file)}:
+            return f"not read: {file.name}: COCO JSON; move it beside the folder of its pictures to use it"
     except UserError as error:
         return str(error)
     return None

@@ -323,7 +323,7 @@ def test_a_project_on_own_data(fill, tmp_path, monkeypatch, capsys):
         ({"a.heic": "", "b.HEIC": "", "c.mov": ""}, "left out: 2 files of .heic, 1 files of .mov"),
         ({"a/1.xml": "<annotation>"}, "not read: 1.xml: XML; Pascal VOC's boxes of one picture; convert all of them"),
         ({"a/b/1.json": '{"size": {}, "objects": []}'}, "not read: 1.json: Supervisely's own format"),
-        ({"a/b/1.json": '{"images": [], "annotations": []}'}, "not read: 1.json: COCO JSON; name its folder to use it"),
+        ({"a/b/1.json": '{"images": [], "annotations": []}'}, "not read: 1.json: COCO JSON; move it beside the folder"),
         ({f"labels/{number}.txt": "0 1 1 1 1" for number in range(COUNT)}, "not read: 0.txt: a text file; if it is a"),
         ({"README.txt": "my photos"}, "left out: 1 files of .txt"),
     ],
@@ -361,6 +361,14 @@ def test_annotations_of_validation_alone_are_those_of_train(tmp_path: Path) -> N
     assert found.section == {
         "images": "images", "annotations": "instances_val2017.json", "shares": {"validation": 0.2, "test": 0.2}
     }  # fmt: skip
+
+
+def test_archives_that_were_not_unpacked_are_told(tmp_path: Path) -> None:
+    pictures(tmp_path / "val2017")
+    (tmp_path / "val2017.zip").touch()
+    assert look(tmp_path).seen == ("24 pictures without annotations, 60 x 40 pixels",)
+    (tmp_path / "annotations_trainval2017.zip").touch()
+    assert look(tmp_path).seen[1:] == ("not unpacked: annotations_trainval2017.zip",)
 
 
 def test_masks_alone_are_annotations(tmp_path: Path) -> None:
