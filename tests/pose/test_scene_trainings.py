@@ -121,13 +121,14 @@ def test_each_dataset_tells_what_its_heads_are_about(roots):
         check_recipe(content, Path("pose.yaml"))
 
 
-def test_other_joints_do_not_become_fields_of_the_same_head(roots, tmp_path):
+@pytest.mark.parametrize("skeleton", [OTHER, None])  # None: that of its own folder
+def test_other_joints_do_not_become_fields_of_the_same_head(skeleton, roots, tmp_path):
     train = {"people": {"heads": ALL}, "others": {"heads": JOINED, "root": str(roots[1])}}
     content = recipe(roots[0], train)
     with pytest.raises(UserError, match=r"train\.json: .*17 keypoints, joint0, .*the skeleton has 17, nose, "):
         Trainer(check_recipe(content, Path("pose.yaml")), tmp_path / "refused")
     own = {"others": {"kind": "cif", "stride": 8}}
-    train["others"] |= {"heads": own, "skeleton": OTHER}
+    train["others"] |= {"heads": own, "skeleton": skeleton}
     heads = {"cif": {}, "caf": {}, "cifdet": {}, "others": {"kind": "cif", "fields": 17}}
     content = recipe(roots[0], train, heads=heads)
     trainer = Trainer(check_recipe(content, Path("pose.yaml")), tmp_path / "own")
