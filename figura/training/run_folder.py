@@ -157,7 +157,7 @@ class RunFolder:
         with self._writing(self.run):
             if self.accelerator.is_main_process:
                 self._refuse_not_finite(iteration)
-                if doubt := end_judged(self.state, self.recipe, self.what_broke()):
+                if doubt := end_judged(self.state.nonfinite, self.state.loss_log, self.recipe, self.what_broke()):
                     self._print(doubt)
                 best, kept = self.state.best.best(), self.state.best.said(iteration)
                 for one in best:

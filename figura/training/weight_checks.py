@@ -1,7 +1,7 @@
 """Checks of weights before they are written: each raises UserError, words a warning, or does nothing."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from accelerate import PartialState
 from accelerate.utils import gather_object
@@ -10,7 +10,7 @@ from torch import nn
 from figura.base.errors import UserError
 from figura.engine.weights import digest, not_finite
 from figura.recipe.schema import Recipe
-from figura.training.resume import TrainState
+from figura.training.loss_log import LossLog
 from figura.training.warnings import advice
 
 
@@ -46,16 +46,17 @@ def refuse_different_ranks(networks: Mapping[str, nn.Module], iteration: int) ->
             )
 
 
-def end_judged(state: TrainState, recipe: Recipe, broke: str) -> str:
+def end_judged(nonfinite: Mapping[str, Sequence[int]], log: LossLog, recipe: Recipe, broke: str) -> str:
     """Return a warning if the last updates or the last validation of a training are not finite; else an empty text.
 
-    Raises UserError if both are not; `broke` is as in `refuse_not_finite`.
+    Raises UserError if both are not. `nonfinite` are the iterations of these updates, by step; `broke` is as in
+    `refuse_not_finite`.
     """
-    validation = state.loss_log.validation[-1] if state.loss_log.validation else {}
+    validation = log.validation[-1] if log.validation else {}
     losses = [name.removesuffix(".raw") for name, value in validation.items() if not math.isfinite(value)]
     steps = [
         f"step {name!r}: the last {len(row)} updates were not finite, from iteration {row[0]} on"
-        for name, row in state.nonfinite.items()
+        for name, row in nonfinite.items()
     ]
     said = "; ".join([*steps, *([f"validation is not finite for {', '.join(losses)}"] if losses else [])])
     if steps and losses:

@@ -129,7 +129,7 @@ def merged(old, new):
 
 
 def test_all_train_together(mine):
-    assert [len(CODE), len(FRAGMENTS)] == [3, 5]
+    assert [len(CODE), len(FRAGMENTS)] == [3, 6]
     trainer = Trainer(own_recipe(), Path("run"))
     trainer.fit()
     log = trainer.loss_log
