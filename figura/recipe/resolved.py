@@ -22,10 +22,7 @@ def resolved(recipe: Recipe) -> str:
 
 
 def named_files(recipe: Recipe, sections: Collection[str]) -> Iterator[tuple[str, str]]:
-    """Yield the existing files and folders named in sections, each with its dotted key.
-
-    A string counts as a path if it has a `/` or a suffix.
-    """
+    """Yield existing files and folders that sections name, with dotted keys; a path has a `/` or a suffix."""
     content = recipe.model_dump(include=set(sections), by_alias=True)
     if start := content.get("train", {}).pop("init_from", None):
         files = {name: f"{start['run']}/model/{name}.safetensors" for name in start["networks"] or recipe.networks}

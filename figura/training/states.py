@@ -143,10 +143,7 @@ class Sharing:
         return end is not None and end < state.iteration
 
     def begin(self, after: int) -> SharedState | None:
-        """Load the furthest state of a training that was equal so far, if any is beyond `after` iterations.
-
-        Collective.
-        """
+        """Load the furthest state of a training that was equal so far, if it is beyond `after`. Collective."""
         own = self.furthest(after) if self.folder.accelerator.is_main_process else None
         found: tuple[SharedState, dict[str, Any]] | None = gather_object([own])[0]
         if found is None:

@@ -399,10 +399,7 @@ class Trainer:
         errors.raise_any()
 
     def _equalise_buffers(self) -> None:
-        """Broadcast the running statistics of rank 0, which are the saved ones, before evaluation.
-
-        Ranks differ only without `train.sync_batch_norm`.
-        """
+        """Broadcast rank 0's running statistics, the saved ones; ranks differ without `train.sync_batch_norm`."""
         if self.accelerator.num_processes > 1 and not self.recipe.train.sync_batch_norm:
             networks = [*map(self.accelerator.unwrap_model, self.networks.live.values()), *self.networks.ema.values()]
             broadcast_(buffer for network in networks for buffer in network.buffers())

@@ -258,10 +258,7 @@ def _turned(placement: Placement, degrees: float) -> Placement:
 def _cropped(
     placement: Placement, side: int, interest: NDArray[np.floating], crop: Crop, random: np.random.Generator
 ) -> Placement:
-    """Crop the canvas to `side` pixels where it is longer, around the area of interest.
-
-    Source: openpifpaf/transforms/crop.py.
-    """
+    """Crop what is longer than `side` pixels, around the area of interest (openpifpaf/transforms/crop.py)."""
     edge = side - 1.0
     offsets, span = [0.0, 0.0], list(placement.span)
     for axis, length in enumerate(placement.span):
