@@ -316,10 +316,6 @@ def _column(records: Sequence[Record], name: str) -> Floats:
     return np.array([one[name] for one in records], dtype=np.float64)
 
 
-def _table(records: Sequence[Record], name: str, width: int) -> Floats:
-    return np.array([one[name] for one in records], dtype=np.float64).reshape(-1, width)
-
-
 def _annotation(record: Record, joints: int) -> dict[str, Any]:
     box = record["bbox"]
     annotation = {"iscrowd": 0, **record, "area": record.get("area", box[2] * box[3])}
